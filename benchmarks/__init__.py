@@ -1,0 +1,1 @@
+"""What produces the published numbers."""

@@ -1,0 +1,1 @@
+"""From accepted kernels to a faster model: patch, parity, ledger, report."""

@@ -1,0 +1,1 @@
+"""From a task to its best kernel: judge, languages, policies, search, store, scores."""

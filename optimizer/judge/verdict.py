@@ -1,0 +1,87 @@
+"""What the judge says of a candidate: one frozen record, readable by a policy, a store and a person."""
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Outcome(StrEnum):
+    """Where judging ended; all but ``CORRECT`` are failures, and ``SANDBOX_FAILED`` is the judge's own."""
+
+    REFUSED = "refused"  # the screen: a rule was broken; no code was run
+    BUILD_FAILED = "build_failed"  # the compiler said no, or ran out of time or memory
+    CRASHED = "crashed"  # signal, early exit
+    HUNG = "hung"  # killed at the wall-clock limit
+    UNSUPPORTED = "unsupported"  # the candidate itself declined a workload it must serve
+    WRONG = "wrong"  # numbers, shapes, unwritten or out-of-bounds output, mutated input
+    IMPLAUSIBLE = "implausible"  # faster than the machine's roofline allows, or clocks disagree
+    CORRECT = "correct"  # all checks passed; see the speedup for what it is worth
+    SANDBOX_FAILED = "sandbox_failed"  # the judge could not do its work; never counted against a candidate
+
+
+class Quantiles(_Record):
+    """Microseconds on the CPU clock (CPU) or device events (GPU) for one call."""
+
+    p20: float
+    median: float
+    p80: float
+    samples: tuple[float, ...] = ()
+
+
+class WorkloadResult(_Record):
+    """One workload's check and, when all checks passed, its timing."""
+
+    workload: str
+    error: float | None = (
+        None  # candidate's error against fp64 over eager's own error there (strict); 1.0 = equal
+    )
+    detail: str = ""
+    reference: Quantiles | None = None
+    candidate: Quantiles | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        """Ratio of medians, reference over candidate."""
+        if self.reference is None or self.candidate is None:
+            return None
+        return self.reference.median / self.candidate.median
+
+    @property
+    def clear_win(self) -> bool:
+        """The graft rule: ``p80(candidate) < p20(reference) / 1.03``."""
+        if self.reference is None or self.candidate is None:
+            return False
+        return self.candidate.p80 < self.reference.p20 / 1.03
+
+
+class Verdict(_Record):
+    """The judge's answer. ``reason`` is one sentence a policy can act on."""
+
+    outcome: Outcome
+    reason: str
+    results: tuple[WorkloadResult, ...] = ()
+    speedup: float | None = None  # calls-weighted over the timed workloads; None unless CORRECT and timed
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+    walls: tuple[str, ...] = ()  # isolation layers that were up
+    state_changes: tuple[str, ...] = ()  # numeric state found changed after the run
+    roofline: float | None = (
+        None  # share of the roofline bound reached on the slowest-weighted workload, 0..1
+    )
+    profile: str = ""
+    machine: str = ""  # key of the machine it was measured on
+    log: str = Field(default="", repr=False)  # compiler or worker output, shortened
+
+    @property
+    def correct(self) -> bool:
+        """True if every check passed."""
+        return self.outcome is Outcome.CORRECT
+
+    @property
+    def winning_workloads(self) -> tuple[str, ...]:
+        """Workloads on which the candidate clears the 1.03 rule."""
+        return tuple(r.workload for r in self.results if r.clear_win)

@@ -1,0 +1,1 @@
+"""Who writes candidates. Every policy speaks the protocol in :mod:`optimizer.policies.protocol`."""
