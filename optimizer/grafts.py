@@ -165,9 +165,7 @@ def choose(
             )
             for contender in contenders
         }
-        winner = max(
-            contenders, key=lambda c: (sum(weight(w) for w in served[c.sha]), c.speedup, c.sha)
-        )
+        winner = max(contenders, key=lambda c: (sum(weight(w) for w in served[c.sha]), c.speedup, c.sha))
         picked.append((winner, tuple(served[winner.sha])))
         remaining -= set(served[winner.sha])
     return picked
