@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from extractor.errors import KernelgraftError
 from extractor.families import Family
+from extractor.run_folder import write_json
 from optimizer.candidate import Candidate, Language
-from optimizer.files import write_atomically
 
 GRAFTS_FILE = "grafts.json"
 SCHEMA_VERSION = 1
@@ -72,9 +72,9 @@ class GraftFile(_Record):
     grafts: tuple[GraftRecord, ...] = ()
 
     def save(self, run_folder: Path) -> Path:
-        """Write ``grafts.json`` atomically. Raises UnwritableFile on a full or read-only disk."""
+        """Write ``grafts.json`` atomically. Raises RunUnwritable on a full or read-only disk."""
         path = run_folder / GRAFTS_FILE
-        write_atomically(path, (self.model_dump_json(indent=1) + "\n").encode())
+        write_json(path, self)
         return path
 
     @classmethod

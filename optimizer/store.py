@@ -23,9 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from extractor.run_folder import make_folder, write_text
 from extractor.task import Task
 from optimizer.candidate import Candidate, Language
-from optimizer.files import write_atomically
 from optimizer.judge.verdict import Outcome, Verdict
 from optimizer.policies.protocol import Completion, StopReason, Turn
 from optimizer.store_file import STORE_FILE, CorruptStore, connect, explained
@@ -87,7 +87,7 @@ class RunStore:
         Raises:
             NoStore: ``readonly`` and there is none.
             CorruptStore: not SQLite, damaged, another program's, or another schema version.
-            UnwritableFile: read-only or full disk.
+            RunUnwritable: read-only or full disk.
         """
         return cls(folder, connect(folder / STORE_FILE, readonly=readonly))
 
@@ -326,7 +326,8 @@ class RunStore:
         path = self.folder / self.source_file(candidate.sha, candidate.language)
         data = candidate.source.encode()
         if not path.exists() or path.read_bytes() != data:
-            write_atomically(path, data)
+            make_folder(path.parent)
+            write_text(path, candidate.source)
 
 
 def _finish(

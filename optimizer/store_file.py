@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from extractor.errors import KernelgraftError
-from optimizer.files import UnwritableFile
+from extractor.run_folder import RunUnwritable, make_folder, unwritable
 
 STORE_FILE = "run.sqlite"
 SCHEMA_VERSION = 1
@@ -45,7 +45,7 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     Raises:
         NoStore: ``readonly`` and there is none.
         CorruptStore: not SQLite, damaged, another program's, or another schema version.
-        UnwritableFile: read-only or full disk.
+        RunUnwritable: read-only or full disk.
     """
     if not path.exists():
         if readonly:
@@ -72,10 +72,7 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
 
 def _create(path: Path) -> None:
     """Make an empty store aside and rename it into place, so that no kill leaves half of one under its name."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnwritableFile(path=path.parent, problem=error.strerror or str(error)) from error
+    make_folder(path.parent)
     draft = path.with_name(f".{STORE_FILE}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     script = resources.files("optimizer").joinpath("schema.sql").read_text(encoding="utf-8")
@@ -120,11 +117,13 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if primary in _UNWRITABLE:
-            raise UnwritableFile(path=path, problem=str(error)) from error
+            raise RunUnwritable(
+                path=path, problem=f"{error}; free some space or choose another --out"
+            ) from error
         if primary in _CORRUPT:
             raise CorruptStore(path=path, problem=str(error), remedy=CorruptStore.REMEDY) from error
         if primary in _BUSY:
             raise BusyStore(path=path) from error
         raise
     except OSError as error:
-        raise UnwritableFile(path=path, problem=error.strerror or str(error)) from error
+        raise unwritable(path, error) from error
