@@ -1,0 +1,71 @@
+"""``stages.json``: how long each stage of a run took, how much memory it needed, and on which machine.
+
+The front door brackets every stage with :func:`timed_stage`. A stage that is run again replaces its entry; one
+that was interrupted keeps the entry of its last whole run.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from integrator.report.schema import StageTiming
+from optimizer.files import write_atomically
+
+STAGES_FILE = "stages.json"
+SCHEMA_VERSION = 1
+
+
+class StageLog(BaseModel):
+    """What is known of a run's stages. ``machine`` describes the machine the latest stage ran on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA_VERSION
+    machine: dict[str, str] = Field(default_factory=dict)
+    stages: tuple[StageTiming, ...] = ()
+    notes: dict[str, str] = Field(default_factory=dict)  # settings no other file of the run holds
+
+    @classmethod
+    def load(cls, run_folder: Path) -> StageLog:
+        """The log of a run; an absent or unreadable one is empty, for no measurement depends on it."""
+        try:
+            log = cls.model_validate_json((run_folder / STAGES_FILE).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, ValidationError):
+            return cls()
+        return log if log.schema_version == SCHEMA_VERSION else cls()
+
+    def with_stage(self, timing: StageTiming) -> StageLog:
+        """This log with one stage's entry replaced or appended."""
+        others = tuple(entry for entry in self.stages if entry.stage != timing.stage)
+        return self.model_copy(update={"stages": (*others, timing)})
+
+    def save(self, run_folder: Path) -> None:
+        """Write the log atomically. Raises UnwritableFile."""
+        write_atomically(run_folder / STAGES_FILE, (self.model_dump_json(indent=1) + "\n").encode())
+
+
+def peak_bytes() -> tuple[int, int]:
+    """Peak resident memory so far: of this process, and of its largest child that has ended."""
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return own * 1024, children * 1024
+
+
+@contextmanager
+def timed_stage(run_folder: Path, name: str, **notes: str) -> Iterator[None]:
+    """Measure the body and enter it in the run's log once it has ended well."""
+    started = time.monotonic()
+    yield
+    own, worker = peak_bytes()
+    timing = StageTiming(
+        stage=name, seconds=time.monotonic() - started, peak_bytes=own, worker_peak_bytes=worker
+    )
+    log = StageLog.load(run_folder)
+    log = log.model_copy(update={"notes": {**log.notes, **notes}})
+    log.with_stage(timing).save(run_folder)
