@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from extractor.run_folder import write_json
 from integrator.report.schema import StageTiming
-from optimizer.files import write_atomically
 
 STAGES_FILE = "stages.json"
 SCHEMA_VERSION = 1
@@ -47,7 +47,7 @@ class StageLog(BaseModel):
 
     def save(self, run_folder: Path) -> None:
         """Write the log atomically. Raises UnwritableFile."""
-        write_atomically(run_folder / STAGES_FILE, (self.model_dump_json(indent=1) + "\n").encode())
+        write_json(run_folder / STAGES_FILE, self)
 
 
 def peak_bytes() -> tuple[int, int]:
