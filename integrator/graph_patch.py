@@ -26,6 +26,7 @@ from torch import fx
 from extractor.errors import KernelgraftError
 from integrator.graft import Graft, Kernel
 from integrator.ledger_schema import Unserved
+from integrator.packing import Packer
 from integrator.seams import Seam
 
 SeamFinder = Callable[[fx.GraphModule, Sequence[Any]], Sequence[Seam]]
@@ -50,6 +51,7 @@ class Site:
     seam: Seam
     kernel: Kernel
     graft: Graft
+    packed: bool  # its weights are views of one buffer
 
 
 @dataclass
@@ -98,6 +100,10 @@ class Capture:
         """Calls a step this graft replaces."""
         return sum(1 for site in self.sites if site.kernel.id == graft)
 
+    def is_packed(self, graft: str) -> bool:
+        """True if this graft's weights were made views of one buffer."""
+        return any(site.packed for site in self.sites if site.kernel.id == graft)
+
     def release(self) -> None:
         """Let go of grafts, packed weights and variants; only the plain graph stays runnable."""
         self.sites, self.stamps, self._variants, self._current = (), (), {}, None
@@ -111,17 +117,20 @@ class GraphPatch:
     captures follow :meth:`set_active`.
     """
 
-    def __init__(self, kernels: Sequence[Kernel], find_seams: SeamFinder, *, model_name: str) -> None:
+    def __init__(self, model: torch.nn.Module, kernels: Sequence[Kernel], find_seams: SeamFinder) -> None:
         self.kernels = tuple(kernels)
         self.captures: list[Capture] = []
         self._find_seams = find_seams
-        self._model_name = model_name
+        self._model_name = type(model).__name__
+        self._packer = Packer(model)
         self._active: frozenset[str] = frozenset(kernel.id for kernel in self.kernels)
 
     def __call__(self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         started = time.perf_counter()
         seams = self._find_seams(graph_module, example_inputs)
-        capture = bind_sites(graph_module, example_inputs, seams, self.kernels, self._model_name)
+        capture = bind_sites(
+            graph_module, example_inputs, seams, self.kernels, self._packer, self._model_name
+        )
         capture.seconds = time.perf_counter() - started
         capture.activate(self._active)
         self.captures.append(capture)
@@ -155,10 +164,11 @@ class GraphPatch:
         return sum(capture.launches(graft) for capture in self.captures)
 
     def release(self) -> None:
-        """Release all captures; the backend must not be used afterwards."""
+        """Release all captures and undo all packing; the backend must not be used afterwards."""
         for capture in self.captures:
             capture.release()
         self.captures.clear()
+        self._packer.undo()
 
 
 def bind_sites(
@@ -166,6 +176,7 @@ def bind_sites(
     example_inputs: Sequence[Any],
     seams: Sequence[Seam],
     kernels: Sequence[Kernel],
+    packer: Packer,
     model_name: str,
 ) -> Capture:
     """Give every seam to the kernel that serves it, and bind that kernel to the seam's real weights."""
@@ -188,13 +199,16 @@ def bind_sites(
             continue
         indices = [position[node] for node in seam.weights]
         weights = [example_inputs[index] for index in indices]
+        packed = kernel.packs_weights and len(weights) > 1
         try:
+            if packed:
+                packer.pack(weights)
             graft = kernel.bind(weights, example_values(seam.inputs), example_values(seam.outputs))
         except KernelgraftError as error:
             problems[kernel.id] = str(error)
             _count(unserved, seam, str(error))
             continue
-        sites.append(Site(seam, kernel, graft))
+        sites.append(Site(seam, kernel, graft, packed))
         for index, weight in zip(indices, weights, strict=True):
             stamps[index] = (index, weight, weight.data_ptr(), weight._version)
     sites = [site for site in sites if site.kernel.id not in problems]

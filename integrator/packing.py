@@ -8,7 +8,7 @@ that lay weights out themselves (``kg_pack``) gain nothing from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,8 +46,10 @@ class Packing:
                 parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
 
 
-def pack(parameters: Sequence[torch.nn.Parameter]) -> Packing:
+def pack(parameters: Sequence[torch.nn.Parameter], others: Iterable[torch.Tensor] = ()) -> Packing:
     """Make ``parameters`` contiguous views of one new buffer, in order; their old storage is freed one by one.
+
+    ``others`` are the model's remaining tensors, looked through for a second owner of the same storage.
 
     Raises:
         CannotPack: they differ in dtype, device or columns, one repeats, is not contiguous, or shares its storage
@@ -67,6 +69,10 @@ def pack(parameters: Sequence[torch.nn.Parameter]) -> Packing:
             raise CannotPack(problem="one is not contiguous")
         if parameter.untyped_storage().nbytes() != parameter.numel() * parameter.element_size():
             raise CannotPack(problem="one already shares a larger storage")
+    members = {id(parameter) for parameter in parameters}
+    storages = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+    if any(o.untyped_storage().data_ptr() in storages for o in others if id(o) not in members):
+        raise CannotPack(problem="one is tied to another tensor of the model")
     total = sum(parameter.numel() for parameter in parameters)
     buffer = torch.empty(total, dtype=first.dtype, device=first.device)
     begin = 0
@@ -76,3 +82,25 @@ def pack(parameters: Sequence[torch.nn.Parameter]) -> Packing:
         parameter.data = view
         begin += parameter.numel()
     return Packing(tuple(parameters), buffer)
+
+
+class Packer:
+    """The packings of one model: each group of siblings is packed once, however many captures ask for it."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+        self._packings: dict[tuple[int, ...], Packing] = {}
+
+    def pack(self, parameters: Sequence[torch.nn.Parameter]) -> Packing:
+        """Pack a group, or return its packing if it still holds. Raises CannotPack."""
+        key = tuple(id(parameter) for parameter in parameters)
+        present = self._packings.get(key)
+        if present is None or not present.intact:
+            self._packings[key] = pack(parameters, [*self._model.parameters(), *self._model.buffers()])
+        return self._packings[key]
+
+    def undo(self) -> None:
+        """Undo every packing; values, keys and sharing between parameters are as before."""
+        for packing in self._packings.values():
+            packing.undo()
+        self._packings.clear()

@@ -14,8 +14,8 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -55,16 +55,21 @@ class Arm(Protocol):
 
 @dataclass
 class LocalArm:
-    """An arm of this process: ``enter`` prepares its configuration (untimed), ``forward`` is then timed."""
+    """An arm of this process. ``enter`` prepares its configuration and ``leave`` undoes that, both untimed."""
 
     name: str
     engine: DecodeEngine
     forward: Forward
     enter: Callable[[], None]
+    leave: Callable[[], None] | None = None
 
     def sample(self, steps: int) -> float:
         self.enter()
-        return self.engine.time(self.forward, steps)
+        try:
+            return self.engine.time(self.forward, steps)
+        finally:
+            if self.leave is not None:
+                self.leave()
 
 
 @dataclass(frozen=True)
@@ -172,17 +177,6 @@ def parse_rungs(names: Sequence[str]) -> tuple[Rung, ...]:
         except ValueError as error:
             raise UnknownRung(name=name, known=", ".join(Rung)) from error
     return tuple(rungs)
-
-
-@contextmanager
-def attention(model: PreTrainedModel, implementation: str) -> Iterator[None]:
-    """Run the model with another attention implementation, then put the old one back."""
-    before = model.config._attn_implementation
-    use_attention(model, implementation)
-    try:
-        yield
-    finally:
-        use_attention(model, before)
 
 
 def use_attention(model: PreTrainedModel, implementation: str) -> None:

@@ -1,0 +1,162 @@
+"""Command-line text turned into the checked settings of each stage; nothing heavy is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from extractor.errors import UsageError
+from extractor.families import Family
+from integrator.ledger_schema import Rung
+from optimizer.search import Budget
+
+DEFAULT_RUNGS = (Rung.SDPA, Rung.EAGER)
+
+
+class BadBatch(UsageError):
+    """A batch size that is no positive number."""
+
+    template = "batch {text!r} is not a positive whole number; give one or several, as in --batch 1,4"
+
+
+class UnknownFamily(UsageError):
+    """A family neither known by name nor by letter."""
+
+    template = "unknown family {text!r}; choose from: {known}"
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    """What to extract. Lengths are in tokens; ``attention`` may be ``auto``."""
+
+    model: str
+    device: str
+    dtype: str
+    attention: str
+    batches: tuple[int, ...]
+    prompt: int
+    tokens: int
+    families: tuple[Family, ...] | None
+    threads: int
+    seed: int
+    copy_weights: bool
+
+    @property
+    def scope(self) -> str:
+        """What, besides the run's manifest, decides which tasks exist: equal scopes give equal tasks."""
+        names = ",".join(self.families) if self.families else "all"
+        return f"families={names} copied={self.copy_weights}"
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search."""
+
+    policy: str
+    budget: Budget
+    families: tuple[Family, ...] | None
+    seed: int
+    threads: int
+    resume: bool
+
+
+@dataclass(frozen=True)
+class LedgerOptions:
+    """How to measure the whole model. ``rungs`` None is the integrator's default set."""
+
+    rungs: tuple[Rung, ...]
+    keep_all: bool
+    threads: int
+
+
+def extract_options(
+    *,
+    model: str,
+    device: str,
+    dtype: str,
+    attention: str,
+    batch: Sequence[str],
+    prompt: int,
+    tokens: int,
+    families: Sequence[str] | None,
+    threads: int,
+    seed: int,
+    copy_weights: bool,
+) -> ExtractOptions:
+    """Options of `extract`. Raises BadBatch, UnknownFamily."""
+    return ExtractOptions(
+        model=model,
+        device=device,
+        dtype=dtype,
+        attention=attention,
+        batches=parse_batches(batch),
+        prompt=prompt,
+        tokens=tokens,
+        families=parse_families(families),
+        threads=threads,
+        seed=seed,
+        copy_weights=copy_weights,
+    )
+
+
+def search_options(
+    *, policy: str, budget: str, families: Sequence[str] | None, seed: int, threads: int, resume: bool
+) -> SearchOptions:
+    """Options of `optimize`. Raises BadBudget, UnknownFamily."""
+    return SearchOptions(
+        policy=policy,
+        budget=Budget.parse(budget),
+        families=parse_families(families),
+        seed=seed,
+        threads=threads,
+        resume=resume,
+    )
+
+
+def ledger_options(*, rungs: Sequence[str] | None, keep_all: bool, threads: int) -> LedgerOptions:
+    """Options of `integrate`. Raises UnknownRung."""
+    from integrator.rungs import parse_rungs
+
+    chosen = parse_rungs(list(words(rungs))) if rungs else DEFAULT_RUNGS
+    return LedgerOptions(rungs=chosen, keep_all=keep_all, threads=threads)
+
+
+def words(texts: Iterable[str]) -> Iterable[str]:
+    """The words of repeated and comma-separated options.
+
+    >>> list(words(["1,4", "8"]))
+    ['1', '4', '8']
+    """
+    return (word.strip() for text in texts for word in text.split(",") if word.strip())
+
+
+def parse_batches(texts: Sequence[str]) -> tuple[int, ...]:
+    """Batch sizes, ascending, once each. Raises BadBatch.
+
+    >>> parse_batches(["4,1", "4"])
+    (1, 4)
+    """
+    sizes = set()
+    for word in words(texts):
+        if not (word.isascii() and word.isdigit()) or int(word) < 1:
+            raise BadBatch(text=word)
+        sizes.add(int(word))
+    if not sizes:
+        raise BadBatch(text=",".join(texts))
+    return tuple(sorted(sizes))
+
+
+def parse_families(texts: Sequence[str] | None) -> tuple[Family, ...] | None:
+    """Families by name or by the paper's letter, in letter order; None means all. Raises UnknownFamily.
+
+    >>> [family.value for family in parse_families(["lm_head,A"])]
+    ['ffn_down', 'lm_head']
+    """
+    found: set[Family] = set()
+    for word in words(texts or ()):
+        matches = [f for f in Family if word.lower() == f.value or word.lower() == f.letter.lower() != "+"]
+        if not matches:
+            known = ", ".join(f"{f.letter} {f.value}" if len(f.letter) == 1 and f.letter != "+" else f.value for f in Family)
+            raise UnknownFamily(text=word, known=known)
+        found.update(matches)
+    return tuple(sorted(found, key=lambda family: family.order)) or None
