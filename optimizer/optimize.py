@@ -1,0 +1,390 @@
+"""From a run's tasks to its accepted kernels: one search a task, then ``grafts.json``.
+
+Rerunning on the same run continues: turns, completions and verdicts in the store are used, and a finished search
+costs nothing. ``grafts.json`` is written anew after every task, so that an interrupted run keeps what it found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from extractor.errors import KernelgraftError, UsageError
+from extractor.families import Family
+from extractor.progress import Progress, SilentProgress, stage
+from extractor.run_folder import RunFolder
+from extractor.schema import Phase, Workload
+from extractor.task import Task, load_tasks
+from optimizer.candidate import Candidate, Language
+from optimizer.conversation import DEFAULT_LIMIT, Briefing
+from optimizer.grafts import GraftFile, GraftRecord
+from optimizer.judge.verdict import Verdict
+from optimizer.policies.protocol import Policy
+from optimizer.search import Budget, Evaluator, SearchCounts, SearchEnd, SearchResult, search_task
+from optimizer.store import RunStore, SearchKey
+from optimizer.winners import best_speedup, pick_grafts
+
+if TYPE_CHECKING:
+    from optimizer.judge.judge import JudgeSettings
+
+OpenJudge = Callable[[Task, Any], AbstractContextManager[Evaluator]]
+
+
+class NoTasks(KernelgraftError):
+    """Nothing to optimize."""
+
+    template = "{path} holds no task{filter}; {remedy}"
+
+
+class NotResumed(UsageError):
+    """The store already holds turns of this search and the caller asked not to continue it."""
+
+    template = (
+        "{path} already holds {turns} turns of this search; continue it with --resume or choose another --out"
+    )
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine candidates are judged on: its key in the store, and a few lines of facts for the policy."""
+
+    key: str
+    facts: str = ""
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """How one task went. ``best`` is the largest correct speedup (calls-weighted), None if there is none."""
+
+    task_id: str
+    label: str
+    family: Family
+    end: SearchEnd
+    counts: SearchCounts
+    best: float | None
+    grafts: tuple[GraftRecord, ...]
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class OptimizeReport:
+    """How the stage went; ``tasks`` are in the order in which they were searched."""
+
+    tasks: tuple[TaskReport, ...]
+    machine: str
+    budget: Budget
+    policy: str
+    seconds: float
+
+    @property
+    def grafts(self) -> tuple[GraftRecord, ...]:
+        """All accepted kernels, in letter order."""
+        return tuple(
+            record for task in sorted(self.tasks, key=lambda t: t.family.order) for record in task.grafts
+        )
+
+    @property
+    def judged(self) -> int:
+        """Candidates judged by this call."""
+        return sum(task.counts.judged for task in self.tasks)
+
+    @property
+    def candidates_per_minute(self) -> float | None:
+        """Candidates this call judged per minute of its wall-clock time; None if it judged none."""
+        return 60.0 * self.judged / self.seconds if self.judged else None
+
+    @property
+    def overhead(self) -> float:
+        """Share of wall-clock time that was neither the policy nor the judge, 0..1."""
+        busy = sum(task.counts.policy_seconds + task.counts.judge_seconds for task in self.tasks)
+        return max(0.0, 1.0 - busy / self.seconds) if self.seconds else 0.0
+
+    @property
+    def summary(self) -> str:
+        """One or two sentences for the end of the stage."""
+        fresh = sum(task.counts.turns for task in self.tasks)
+        resumed = sum(task.counts.resumed for task in self.tasks)
+        reused = sum(task.counts.reused for task in self.tasks)
+        kernels = (
+            f"{len(self.grafts)} kernel{'s' * (len(self.grafts) != 1)} accepted for {len(self.tasks)} tasks"
+        )
+        if not fresh:
+            return f"{kernels}; all {resumed} turns were already in the store, so nothing was judged again"
+        parts = [f"{kernels}; {fresh} turns, {self.judged} candidates judged"]
+        if self.candidates_per_minute is not None:
+            parts.append(f"{self.candidates_per_minute:.0f} a minute")
+        if reused:
+            parts.append(f"{reused} answered from stored verdicts")
+        if resumed:
+            parts.append(f"{resumed} turns of earlier runs kept")
+        return ", ".join(parts)
+
+
+def optimize(
+    run: RunFolder,
+    *,
+    policy: Policy,
+    budget: Budget,
+    families: Iterable[Family] | None = None,
+    resume: bool = True,
+    progress: Progress | None = None,
+    judge_settings: JudgeSettings | None = None,
+    language: Language = Language.CPP,
+    seed: int = 0,
+    stop_at: float | None = None,
+    context_limit: int = DEFAULT_LIMIT,
+    open_judge: OpenJudge | None = None,
+    machine: Machine | None = None,
+) -> OptimizeReport:
+    """Search every task of a run and write ``grafts.json``.
+
+    Args:
+        run: a run folder with extracted tasks. The caller holds its lock.
+        policy: writes the candidates.
+        budget: trajectories and turns a task.
+        families: only these; None means all.
+        resume: continue what the store holds (the default). False refuses if it holds turns of this search.
+        judge_settings: the judge's settings; the timed workloads of each task are filled in here.
+        seed: the run's seed; each turn's seed derives from it.
+        stop_at: end a task early at this share (0..1) of the machine's roofline.
+        context_limit: characters of a conversation's messages; the oldest turns are left out beyond it.
+        open_judge, machine: replaced in tests and by other executors.
+
+    Raises:
+        NoTasks, NotResumed, CorruptTask, CorruptStore, RunUnwritable: see each; what was measured is kept.
+        KeyboardInterrupt: passed on once store and ``grafts.json`` are consistent.
+    """
+    began = time.perf_counter()
+    watcher = progress if progress is not None else SilentProgress()
+    chosen = select_tasks(run, families)
+    settings = judge_settings if judge_settings is not None else _default_settings()
+    here = machine if machine is not None else this_machine()
+    opener = open_judge if open_judge is not None else _open_judge
+    everything = [_plan(task, settings, policy, language, here, seed) for task in load_tasks(run.tasks_dir)]
+    plans = [plan for plan in everything if plan.task in chosen]
+    with RunStore.open(run.path) as store:
+        if not resume:
+            _refuse_used(store, [plan.key for plan in plans])
+        plans.sort(key=lambda plan: _still_to_give(store, plan), reverse=True)
+        reports: list[TaskReport] = []
+        grafts = _Grafts(run, store, everything)
+        with stage(watcher, "optimize", len(plans) * budget.total), grafts:
+            for plan in plans:
+                result = _search(
+                    store, plan, opener, policy, budget, watcher, here, stop_at, language, context_limit
+                )
+                reports.append(_report(store, plan, result, grafts.update(plan)))
+                _announce(watcher, reports[-1])
+            grafts.complete = True
+    return OptimizeReport(tuple(reports), here.key, budget, policy.name, time.perf_counter() - began)
+
+
+def select_tasks(run: RunFolder, families: Iterable[Family] | None = None) -> list[Task]:
+    """The run's tasks, all or of some families, in letter order. Raises NoTasks, CorruptTask, RunMissing."""
+    tasks = load_tasks(run.open().tasks_dir)
+    if not tasks:
+        raise NoTasks(path=run.tasks_dir, filter="", remedy="run `kernelgraft extract` first")
+    if families is None:
+        return tasks
+    wanted = set(families)
+    chosen = [task for task in tasks if task.spec.family in wanted]
+    if not chosen:
+        present = ", ".join(dict.fromkeys(task.spec.family.value for task in tasks))
+        names = ", ".join(sorted(family.value for family in wanted))
+        raise NoTasks(path=run.tasks_dir, filter=f" of {names}", remedy=f"the run has: {present}")
+    return chosen
+
+
+def timed_workloads(task: Task) -> tuple[str, ...]:
+    """The workloads the score is about: all decode workloads, or all there are if the task has no decode."""
+    decode = tuple(w.id for w in task.spec.workloads if w.phase is Phase.DECODE)
+    return decode or tuple(w.id for w in task.spec.workloads)
+
+
+def this_machine() -> Machine:
+    """The machine this process runs on."""
+    from optimizer.machine import machine_facts
+
+    facts = machine_facts()
+    return Machine(facts.key, facts.describe())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One task with everything its search depends on."""
+
+    task: Task
+    key: SearchKey
+    settings: Any
+    settings_json: str
+    timed: tuple[str, ...]
+
+    def workload(self, workload_id: str) -> Workload:
+        return self.task.spec.workload(workload_id)
+
+
+def settings_hash(settings_json: str, workloads: Sequence[Workload]) -> str:
+    """Hash over what a verdict depends on besides operator, source and machine: settings and exact shapes."""
+    shapes = sorted((workload.id, workload.exact_key, workload.calls) for workload in workloads)
+    return hashlib.sha256(json.dumps([settings_json, shapes]).encode()).hexdigest()[:16]
+
+
+def _plan(
+    task: Task, settings: JudgeSettings, policy: Policy, language: Language, machine: Machine, seed: int
+) -> Plan:
+    timed = timed_workloads(task)
+    own = replace(settings, timed_workloads=timed)
+    text = json.dumps(asdict(own), sort_keys=True, default=str)
+    digest = settings_hash(text, task.spec.workloads)
+    key = SearchKey(task.spec.op_key, policy.name, language, machine.key, digest, seed)
+    return Plan(task, key, own, text, timed)
+
+
+def _search(
+    store: RunStore,
+    plan: Plan,
+    opener: OpenJudge,
+    policy: Policy,
+    budget: Budget,
+    progress: Progress,
+    machine: Machine,
+    stop_at: float | None,
+    language: Language,
+    context_limit: int,
+) -> SearchResult:
+    briefing = Briefing(plan.task, language, plan.timed, machine.facts, context_limit)
+    with _LazyJudge(opener, plan) as judge:
+        return search_task(
+            store,
+            briefing,
+            plan.key,
+            policy=policy,
+            evaluator=judge,
+            budget=budget,
+            progress=progress,
+            settings_json=plan.settings_json,
+            stop_at=stop_at,
+        )
+
+
+class _LazyJudge:
+    """A judge that is opened for its first candidate: finished and unwritable tasks never pay for one."""
+
+    def __init__(self, opener: OpenJudge, plan: Plan) -> None:
+        self._opener = opener
+        self._plan = plan
+        self._stack = ExitStack()
+        self._judge: Evaluator | None = None
+
+    def evaluate(self, candidate: Candidate) -> Verdict:
+        if self._judge is None:
+            self._judge = self._stack.enter_context(self._opener(self._plan.task, self._plan.settings))
+        return self._judge.evaluate(candidate)
+
+    def __enter__(self) -> _LazyJudge:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+
+class _Grafts:
+    """``grafts.json`` in the making: what the store already knows at first, rewritten after each task."""
+
+    def __init__(self, run: RunFolder, store: RunStore, plans: Sequence[Plan]) -> None:
+        self.run = run
+        self.store = store
+        self.complete = False
+        self.machine = plans[0].key.machine
+        self.records = {plan.task.id: pick_grafts(store, plan.task, plan.key) for plan in plans}
+
+    def update(self, plan: Plan) -> tuple[GraftRecord, ...]:
+        """Pick the task's winners anew and write the file."""
+        self.records[plan.task.id] = pick_grafts(self.store, plan.task, plan.key)
+        self.save()
+        return self.records[plan.task.id]
+
+    def save(self) -> None:
+        records = [record for picked in self.records.values() for record in picked]
+        records.sort(key=lambda record: (record.family.order, record.task_id))
+        GraftFile(machine=self.machine, complete=self.complete, grafts=tuple(records)).save(self.run.path)
+
+    def __enter__(self) -> _Grafts:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is None or issubclass(kind, KeyboardInterrupt):
+            self.save()
+
+
+def _refuse_used(store: RunStore, keys: Sequence[SearchKey]) -> None:
+    searches = [found for key in keys if (found := store.find_search(key)) is not None]
+    turns = sum(
+        count
+        for search in searches
+        for (count,) in store.query("SELECT count(*) FROM turns WHERE search = ?", (search,))
+    )
+    if turns:
+        raise NotResumed(path=store.path, turns=turns)
+
+
+def _still_to_give(store: RunStore, plan: Plan) -> float:
+    """Estimate of what a task can still save, as a share of a decode step: share of the step times headroom."""
+    shares = [plan.workload(w).share or 0.0 for w in plan.timed]
+    share = sum(shares) / len(shares)
+    best = best_speedup(store, plan.key)
+    if best is None or best.roofline is None:
+        return share
+    return share / max(best.speedup, 1.0) * (1.0 - min(best.roofline, 1.0))
+
+
+def _report(store: RunStore, plan: Plan, result: SearchResult, grafts: tuple[GraftRecord, ...]) -> TaskReport:
+    best = best_speedup(store, plan.key)
+    return TaskReport(
+        task_id=plan.task.id,
+        label=plan.task.spec.label,
+        family=plan.task.spec.family,
+        end=result.end,
+        counts=result.counts,
+        best=best.speedup if best else None,
+        grafts=grafts,
+        detail=result.detail,
+    )
+
+
+def _announce(progress: Progress, report: TaskReport) -> None:
+    """One line a task worth keeping on screen."""
+    match report.end:
+        case SearchEnd.UNWRITABLE:
+            why = report.detail or "the policy has no kernel for it"
+            progress.message(f"{report.label}: skipped, {why}")
+        case SearchEnd.JUDGE_FAILED:
+            progress.message(f"{report.label}: stopped, the judge could not do its work: {report.detail}")
+        case SearchEnd.POLICY_FAILED:
+            progress.message(f"{report.label}: the policy failed: {report.detail}; run again to retry")
+        case _ if not report.counts.turns and report.counts.resumed:
+            progress.message(
+                f"{report.label}: {report.counts.resumed} stored turns reused, nothing left to do"
+            )
+        case _ if not report.grafts:
+            best = f"best {report.best:.2f}x" if report.best is not None else "nothing correct"
+            progress.message(f"{report.label}: no kernel is clearly faster than eager ({best})")
+        case _:
+            pass
+
+
+def _default_settings() -> JudgeSettings:
+    from optimizer.judge.judge import JudgeSettings
+
+    return JudgeSettings(timed_workloads=())
+
+
+def _open_judge(task: Task, settings: JudgeSettings) -> AbstractContextManager[Evaluator]:
+    from optimizer.judge.judge import Judge
+
+    return Judge(task, settings)
