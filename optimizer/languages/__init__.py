@@ -1,1 +1,1 @@
-"""Languages a candidate may be written in: how each is built and called."""
+"""Languages candidates are written in: how each is built and called."""

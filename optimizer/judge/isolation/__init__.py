@@ -1,0 +1,6 @@
+"""Isolation of untrusted native code: Landlock, seccomp, namespaces, limits. Each wall is probed and reported."""
+
+from optimizer.judge.isolation.launch import probe, sandboxed_command
+from optimizer.judge.isolation.walls import Wall, WallPlan, raise_walls, system_read_paths
+
+__all__ = ["Wall", "WallPlan", "probe", "raise_walls", "sandboxed_command", "system_read_paths"]
