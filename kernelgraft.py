@@ -1,0 +1,304 @@
+"""kernelgraft: make a Hugging Face language model faster, kernel by kernel, with every number measured.
+
+The front door: the console script ``kernelgraft`` and the few public names. ``kernelgraft.patch(model, run)``
+grafts a run's kernels into a model that is already loaded, ``kernelgraft.load(run)`` gives a patched model that
+generates. Everything heavy is imported inside the commands, so that ``--help`` and ``import kernelgraft`` are quick.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from extractor.errors import KernelgraftError, UsageError
+
+if TYPE_CHECKING:
+    from integrator.load import load
+    from integrator.patch import patch
+    from integrator.pipeline import Pipeline
+
+__all__ = ["load", "main", "patch"]
+
+_PUBLIC = {"patch": "integrator.patch", "load": "integrator.load"}
+INTERRUPTED, TERMINATED = 130, 143
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, imported on first use."""
+    from importlib import import_module, metadata
+
+    if name == "__version__":
+        return metadata.version("kernelgraft")
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'kernelgraft' has no attribute {name!r}")
+
+
+app = typer.Typer(
+    name="kernelgraft",
+    help="Make a Hugging Face language model faster, kernel by kernel, with every number measured.",
+    epilog="Start with: kernelgraft optimize-and-patch preset:qwen3-tiny",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A Hub id, a local checkpoint folder, or preset:NAME.")
+]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as runs/demo.")]
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Dtype = Annotated[str, typer.Option(help="bfloat16, float32 or float16.")]
+Attention = Annotated[
+    str, typer.Option(help="auto, eager or sdpa: the attention the graph is captured with.")
+]
+Batch = Annotated[list[str], typer.Option(help="Batch size; repeat it or give a list: --batch 1,4.")]
+Prompt = Annotated[int, typer.Option(min=1, help="Prompt length in tokens.")]
+Tokens = Annotated[int, typer.Option(min=1, help="New tokens decoded after the prompt.")]
+Families = Annotated[
+    list[str] | None, typer.Option(help="Only these families, by name or letter: --families A,B,lm_head.")
+]
+Out = Annotated[Path | None, typer.Option(help="Run folder.  [default: runs/NAME of the model]")]
+Threads = Annotated[
+    int, typer.Option(min=1, help="CPU threads of judge and ledger; 1 measures most exactly.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of preset weights and of the search.")]
+CopyWeights = Annotated[bool, typer.Option("--copy-weights", help="Copy weights into the task folders.")]
+PolicyName = Annotated[str, typer.Option("--policy", help="Who writes the candidates.")]
+BudgetText = Annotated[str, typer.Option("--budget", help="Trajectories x turns for each task.")]
+Resume = Annotated[bool, typer.Option(help="Continue a search that was stopped, or begin a new one.")]
+Rungs = Annotated[
+    list[str] | None, typer.Option(help="Stock rungs to compare with: sdpa, eager, inductor, inductor-max.")
+]
+KeepAll = Annotated[
+    bool,
+    typer.Option("--keep-all", help="Integrate every correct kernel, also those that slow the model down."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"kernelgraft {__getattr__('__version__')}")
+        raise typer.Exit
+
+
+@app.command("optimize-and-patch")
+def optimize_and_patch(
+    model: Model,
+    device: Device = "cpu",
+    dtype: Dtype = "bfloat16",
+    attention: Attention = "auto",
+    batch: Batch = ["1"],  # noqa: B006  (typer reads the default, nothing changes it)
+    prompt: Prompt = 32,
+    tokens: Tokens = 32,
+    policy: PolicyName = "catalog",
+    budget: BudgetText = "4x4",
+    families: Families = None,
+    out: Out = None,
+    rungs: Rungs = None,
+    keep_all: KeepAll = False,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    copy_weights: CopyWeights = False,
+    resume: Resume = True,
+) -> None:
+    """Do it all: extract, optimize, integrate and report. The same command again continues where it stopped."""
+    from integrator.options import extract_options, ledger_options, search_options
+
+    what = extract_options(
+        model=model, device=device, dtype=dtype, attention=attention, batch=batch, prompt=prompt, tokens=tokens,
+        families=families, threads=threads, seed=seed, copy_weights=copy_weights,
+    )  # fmt: skip
+    search = search_options(
+        policy=policy, budget=budget, families=families, seed=seed, threads=threads, resume=resume
+    )
+    ledger = ledger_options(rungs=rungs, keep_all=keep_all, threads=threads)
+    with _pipeline(out or default_run_folder(model), threads).locked() as pipeline:
+        pipeline.extract(what, reuse=True)
+        pipeline.optimize(search)
+        pipeline.integrate(ledger)
+        pipeline.report()
+
+
+@app.command()
+def extract(
+    model: Model,
+    device: Device = "cpu",
+    dtype: Dtype = "bfloat16",
+    attention: Attention = "auto",
+    batch: Batch = ["1"],  # noqa: B006
+    prompt: Prompt = 32,
+    tokens: Tokens = 32,
+    families: Families = None,
+    out: Out = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    copy_weights: CopyWeights = False,
+) -> None:
+    """Cut a model into operator tasks and show where its time goes."""
+    from integrator.options import extract_options
+
+    what = extract_options(
+        model=model, device=device, dtype=dtype, attention=attention, batch=batch, prompt=prompt, tokens=tokens,
+        families=families, threads=threads, seed=seed, copy_weights=copy_weights,
+    )  # fmt: skip
+    with _pipeline(out or default_run_folder(model), threads).locked() as pipeline:
+        pipeline.extract(what)
+
+
+@app.command()
+def optimize(
+    run: Run,
+    policy: PolicyName = "catalog",
+    budget: BudgetText = "4x4",
+    families: Families = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    resume: Resume = True,
+) -> None:
+    """Search a faster kernel for each task of a run. Continues where it stopped."""
+    from integrator.options import search_options
+
+    options = search_options(
+        policy=policy, budget=budget, families=families, seed=seed, threads=threads, resume=resume
+    )
+    with _pipeline(run, threads).locked(existing=True) as pipeline:
+        pipeline.optimize(options)
+
+
+@app.command()
+def integrate(run: Run, rungs: Rungs = None, keep_all: KeepAll = False, threads: Threads = 1) -> None:
+    """Graft a run's kernels into its model one by one and measure tokens/s after each."""
+    from integrator.options import ledger_options
+
+    options = ledger_options(rungs=rungs, keep_all=keep_all, threads=threads)
+    with _pipeline(run, threads).locked(existing=True) as pipeline:
+        pipeline.integrate(options)
+
+
+@app.command()
+def report(run: Run) -> None:
+    """Write report.json, report.html and ledger.png of a run, finished or not."""
+    with _pipeline(run, 1).locked(existing=True) as pipeline:
+        pipeline.report()
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Say what this machine can do, and what to install for the rest."""
+    from integrator.doctor import examine, print_findings
+
+    findings = examine()
+    if as_json:
+        typer.echo(findings.model_dump_json(indent=1))
+    else:
+        from integrator.report.terminal import make_console
+
+        print_findings(make_console(), findings)
+    if not findings.main_job:
+        raise typer.Exit(1)
+
+
+def default_run_folder(model: str) -> Path:
+    """Where a run goes unless told otherwise: ``runs/`` and a safe form of the model's name.
+
+    >>> default_run_folder("preset:qwen3-tiny").as_posix()
+    'runs/qwen3-tiny'
+    """
+    name = model.removeprefix("preset:").rstrip("/").rsplit("/", 1)[-1]
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")
+    return Path("runs") / (safe or "run")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 0, 1 (failed), 2 (usage), 130 (Ctrl-C), 143 (SIGTERM)."""
+    from integrator.report.clean import one_line, tolerate_encoding
+
+    tolerate_encoding(sys.stdout, sys.stderr)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    stopped_by: list[int] = []
+    previous = signal.signal(signal.SIGTERM, _as_interrupt(stopped_by))
+    try:
+        return _invoke(words)
+    except KernelgraftError as error:
+        _complain(one_line(str(error), 2000))
+        return error.exit_code
+    except KeyboardInterrupt:
+        _complain(f"stopped; all that was measured is kept, and the same command continues: {_again(words)}")
+        return TERMINATED if stopped_by else INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`kernelgraft doctor | head`); without this, Python complains once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _invoke(words: list[str]) -> int:
+    """Typer without its own exit and traceback handling; its usage errors become ours."""
+    import click
+
+    try:
+        result = app(words, prog_name="kernelgraft", standalone_mode=False)
+    except click.exceptions.Abort as error:
+        raise KeyboardInterrupt from error
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "kernelgraft"
+        raise UsageError(message=f"{error.format_message().rstrip('.')}; see `{command} --help`") from error
+    return result if isinstance(result, int) else 0
+
+
+def _complain(sentence: str) -> None:
+    from rich.text import Text
+
+    from integrator.report.terminal import make_console
+
+    make_console(stderr=True).print(Text(f"kernelgraft: {sentence}", style="red"), soft_wrap=True)
+
+
+def _again(words: Sequence[str]) -> str:
+    return shlex.join(["kernelgraft", *words])
+
+
+def _as_interrupt(stopped_by: list[int]) -> Callable[[int, FrameType | None], None]:
+    """A polite kill ends like Ctrl-C, so that workers are reaped and files are whole."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        stopped_by.append(number)
+        raise KeyboardInterrupt
+
+    return handler
+
+
+def _pipeline(folder: Path, threads: int) -> Pipeline:
+    """The stages over one run folder. Thread counts must be in the environment before torch is first imported."""
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = str(threads)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from integrator.pipeline import Pipeline
+    from integrator.report.terminal import make_console
+
+    return Pipeline(folder, make_console())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -156,7 +156,9 @@ def parse_families(texts: Sequence[str] | None) -> tuple[Family, ...] | None:
     for word in words(texts or ()):
         matches = [f for f in Family if word.lower() == f.value or word.lower() == f.letter.lower() != "+"]
         if not matches:
-            known = ", ".join(f"{f.letter} {f.value}" if len(f.letter) == 1 and f.letter != "+" else f.value for f in Family)
+            known = ", ".join(
+                f"{f.letter} {f.value}" if len(f.letter) == 1 and f.letter != "+" else f.value for f in Family
+            )
             raise UnknownFamily(text=word, known=known)
         found.update(matches)
     return tuple(sorted(found, key=lambda family: family.order)) or None

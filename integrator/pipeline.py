@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from extractor.errors import UsageError
-from extractor.run_folder import RunFolder
+from extractor.run_folder import RunFolder, RunManifest
+from integrator.report.build import now
 from integrator.report.clean import one_line
 from integrator.report.stages import StageLog, timed_stage
 from integrator.report.tables import print_census, print_headline, print_ledger, print_search, print_tasks
@@ -122,7 +125,27 @@ class Pipeline:
         if options.attention == "auto":
             wanted = wanted.model_copy(update={"attention": present.attention})
         self.run.create(wanted)
-        return self.run.census_path.exists() and StageLog.load(self.folder).notes.get("scope") == options.scope
+        return (
+            self.run.census_path.exists() and StageLog.load(self.folder).notes.get("scope") == options.scope
+        )
+
+    @staticmethod
+    def _manifest(options: ExtractOptions, attention: str) -> RunManifest:
+        """The manifest of a run with these options; ``attention`` is the resolved implementation."""
+        versions = {name: metadata.version(name) for name in ("kernelgraft", "torch", "transformers")}
+        return RunManifest(
+            model=options.model,
+            dtype=options.dtype,
+            device=options.device,
+            attention=attention,
+            batches=options.batches,
+            prompt=options.prompt,
+            tokens=options.tokens,
+            seed=options.seed,
+            threads=options.threads,
+            created=now(),
+            versions={**versions, "python": platform.python_version()},
+        )
 
     def _extract(self, options: ExtractOptions) -> None:
         import torch

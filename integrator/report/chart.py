@@ -128,8 +128,9 @@ def _projection(axes: Axes, points: Sequence[CurvePoint]) -> str:
 
 def _measured(axes: Axes, points: Sequence[CurvePoint], speedup: float | None) -> str:
     kept = [p for p in points if p.kept]
-    path = " ".join(f"{axes.x(p.position):.1f},{axes.y(p.tokens_per_s):.1f}" for p in kept)
-    parts = [f'<polyline class="measured" points="{path}"/>'] if len(kept) > 1 else []
+    # A graft that is rolled back in the end is still in every later rung of the ladder: the line goes through it.
+    path = " ".join(f"{axes.x(p.position):.1f},{axes.y(p.tokens_per_s):.1f}" for p in points)
+    parts = [f'<polyline class="measured" points="{path}"/>'] if len(points) > 1 else []
     parts.extend(_mark(axes, point) for point in points)
     if kept:
         last = kept[-1]

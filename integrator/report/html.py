@@ -11,10 +11,10 @@ import hashlib
 from collections.abc import Iterable
 from importlib import resources
 
-from extractor.families import Family
 from integrator.report.chart import curve_svg
 from integrator.report.clean import plain
 from integrator.report.schema import FamilyRow, Graft, Report, tag
+from integrator.report.terminal import duration
 
 _LEXERS = {"cpp": "cpp", "cuda": "cuda", "triton": "python"}
 _BAR_WIDTH = 132.0
@@ -172,20 +172,3 @@ def _filled(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _scalar(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def duration(seconds: float) -> str:
-    """``75`` -> ``1 min 15 s``."""
-    whole = round(seconds)
-    if whole < 1:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def family_name(family: Family) -> str:
-    """``B ffn_gate_up``."""
-    return f"{tag(family)} {family.value}"

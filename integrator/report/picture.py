@@ -26,12 +26,8 @@ def write_picture(report: Report, path: Path) -> bool:
     batches = report.batches
     if not batches:
         return False
-    style = {
-        "font.family": "DejaVu Sans",  # matplotlib's own, the same on every machine
-        "text.parse_math": False,  # a model name with dollar signs is a name, not a formula
-        "axes.unicode_minus": False,
-    }
-    with rc_context(style):
+    # DejaVu is matplotlib's own, the same on every machine; a name with dollar signs is no formula.
+    with rc_context({"font.family": "DejaVu Sans", "text.parse_math": False}):
         widths = [min(max(4.6, 0.4 * len(report.points(batch)) + 0.9), 9.0) for batch in batches]
         figure = Figure(figsize=(0.5 + sum(widths), 4.5), dpi=170, facecolor="white", layout="constrained")
         FigureCanvasAgg(figure)
@@ -93,7 +89,7 @@ def _draw_panel(panel: Axes, report: Report, batch: int) -> None:
         zorder=2,
     )
     panel.plot(
-        [p.position for p in kept], [p.tokens_per_s for p in kept], color=MEASURED, linewidth=2, zorder=3
+        [p.position for p in points], [p.tokens_per_s for p in points], color=MEASURED, linewidth=2, zorder=3
     )
     _draw_bars(panel, kept, MEASURED, "o", "measured, kept")
     _draw_bars(panel, [p for p in points if not p.kept], DROPPED, "x", "measured, rolled back")

@@ -46,7 +46,7 @@ class StageLog(BaseModel):
         return self.model_copy(update={"stages": (*others, timing)})
 
     def save(self, run_folder: Path) -> None:
-        """Write the log atomically. Raises UnwritableFile."""
+        """Write the log atomically. Raises RunUnwritable."""
         write_json(run_folder / STAGES_FILE, self)
 
 

@@ -1,0 +1,280 @@
+"""What this machine can do for kernelgraft, and what to install for the rest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from importlib import metadata, util
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+from rich.console import Console
+from rich.text import Text
+
+from integrator.report.clean import one_line
+
+SCHEMA_VERSION = 1
+SUPPORTED = {"torch": ("2.11", "2.14"), "transformers": ("5.17", "5.18")}
+"""Lowest and highest minor versions the tests have passed with; newer ones may well work."""
+EXTRAS = {
+    "vllm": ("vllm", "serving with the vLLM plugin"),
+    "train": ("trl", "training the policy"),
+    "ray": ("ray", "judging on several machines"),
+    "llm": ("openai", "policies behind an OpenAI-compatible server"),
+    "dev": ("pytest", "running the tests"),
+}
+LOW_MEMORY, LOW_DISK = 8 << 30, 4 << 30  # bytes a 0.6-billion-parameter model's whole run wants
+
+
+class Level(StrEnum):
+    """How a finding stands."""
+
+    OK = "ok"
+    NOTE = "note"  # something optional is absent
+    BAD = "bad"  # the main job cannot run
+
+
+class Finding(BaseModel):
+    """One line: what was looked at, what was found, and the remedy if something is missing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    topic: str
+    level: Level
+    found: str
+    remedy: str = ""
+
+
+class Findings(BaseModel):
+    """All findings. ``main_job`` tells whether `optimize-and-patch --device cpu` can run here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA_VERSION
+    findings: tuple[Finding, ...]
+
+    @property
+    def main_job(self) -> bool:
+        """False if anything the main job needs is absent."""
+        return all(finding.level is not Level.BAD for finding in self.findings)
+
+
+def examine() -> Findings:
+    """Look at everything once; takes a few seconds, most of them importing torch."""
+    groups: tuple[Callable[[], list[Finding]], ...] = (
+        _python,
+        _libraries,
+        _processor,
+        _gpu,
+        _isolation,
+        _resources,
+        _extras,
+    )
+    return Findings(findings=tuple(finding for group in groups for finding in group()))
+
+
+def print_findings(console: Console, findings: Findings) -> None:
+    """One line a finding, remedies below their line, and a verdict at the end."""
+    styles = {Level.OK: "green", Level.NOTE: "yellow", Level.BAD: "bold red"}
+    width = max(len(finding.topic) for finding in findings.findings)
+    for finding in findings.findings:
+        line = Text(f"{finding.level.value:>4}  ", style=styles[finding.level])
+        line.append(f"{finding.topic:<{width}}  ", style="bold")
+        line.append(one_line(finding.found), style="default")
+        console.print(line, soft_wrap=True)
+        if finding.remedy:
+            console.print(
+                Text(f"{'':>6}{'':<{width}}  {one_line(finding.remedy)}", style="cyan"), soft_wrap=True
+            )
+    verdict = (
+        "kernelgraft can optimize and patch models here."
+        if findings.main_job
+        else "kernelgraft cannot do its main job here yet; see the lines marked bad."
+    )
+    console.print(Text(verdict, style="bold green" if findings.main_job else "bold red"), soft_wrap=True)
+
+
+def within(version: str, low: str, high: str) -> bool:
+    """Whether a version's first two numbers lie between two others, ends included.
+
+    >>> within("5.17.0", "5.17", "5.18"), within("2.10.1+cpu", "2.11", "2.14")
+    (True, False)
+    """
+    return _minor(low) <= _minor(version) <= _minor(high)
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def _python() -> list[Finding]:
+    good = sys.version_info >= (3, 11)
+    return [
+        Finding(
+            topic="python",
+            level=Level.OK if good else Level.BAD,
+            found=f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+            remedy="" if good else "install Python 3.11 or newer",
+        )
+    ]
+
+
+def _libraries() -> list[Finding]:
+    findings = []
+    for name, (low, high) in SUPPORTED.items():
+        version = _version(name)
+        if version is None:
+            findings.append(
+                Finding(
+                    topic=name, level=Level.BAD, found="not installed", remedy=f"pip install '{name}>={low}'"
+                )
+            )
+        elif within(version, low, high):
+            findings.append(
+                Finding(topic=name, level=Level.OK, found=f"{version} (tested range {low} to {high})")
+            )
+        else:
+            old = _minor(version) < _minor(low)
+            findings.append(
+                Finding(
+                    topic=name,
+                    level=Level.BAD if old else Level.NOTE,
+                    found=f"{version}, {'older' if old else 'newer'} than the tested range {low} to {high}",
+                    remedy=f"pip install '{name}>={low},<={high}.99'",
+                )
+            )
+    triton = _version("triton")
+    findings.append(
+        Finding(
+            topic="triton",
+            level=Level.OK if triton else Level.NOTE,
+            found=triton or "not installed",
+            remedy="" if triton else "pip install triton (only needed for Triton kernels)",
+        )
+    )
+    return findings
+
+
+def _processor() -> list[Finding]:
+    from optimizer.machine import machine_facts
+
+    facts = machine_facts()
+    compiler = facts.compiler
+    return [
+        Finding(
+            topic="processor", level=Level.OK, found=f"{facts.cpu}, {facts.cores} cores for this process"
+        ),
+        Finding(topic="instructions", level=Level.OK, found=", ".join(facts.isa)),
+        Finding(
+            topic="compiler",
+            level=Level.OK if compiler else Level.BAD,
+            found=f"{compiler.version} ({compiler.path})" if compiler else "no C++ compiler",
+            remedy="" if compiler else "install one, for example `apt install g++`, or point CXX at it",
+        ),
+    ]
+
+
+def _gpu() -> list[Finding]:
+    if _version("torch") is None:
+        return []
+    import torch
+
+    if torch.cuda.is_available():
+        names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+        return [Finding(topic="gpu", level=Level.OK, found=f"{names}, CUDA {torch.version.cuda}")]
+    if torch.version.cuda is None:
+        remedy = "for a GPU, install a CUDA build of torch: make TORCH=... (see README)"
+    else:
+        remedy = "for a GPU, install NVIDIA's driver"
+    return [Finding(topic="gpu", level=Level.NOTE, found="none that PyTorch can use", remedy=remedy)]
+
+
+def _isolation() -> list[Finding]:
+    from optimizer.judge.isolation import probe
+
+    return [
+        Finding(
+            topic=f"wall: {wall.name}",
+            level=Level.OK if wall.on else Level.NOTE,
+            found=f"up, {wall.why}" if wall.on else f"down: {wall.why}",
+            remedy=""
+            if wall.on
+            else "candidates run without this wall; judge only code you trust, or change the "
+            "container or kernel settings that forbid it",
+        )
+        for wall in probe()
+    ]
+
+
+def _resources() -> list[Finding]:
+    findings = []
+    memory = _available_memory()
+    if memory is not None:
+        enough = memory >= LOW_MEMORY
+        findings.append(
+            Finding(
+                topic="memory",
+                level=Level.OK if enough else Level.NOTE,
+                found=f"{memory / 2**30:.1f} GiB available",
+                remedy="" if enough else "large models may not fit; try a -tiny preset first",
+            )
+        )
+    free = shutil.disk_usage(Path.cwd()).free
+    writable = os.access(Path.cwd(), os.W_OK)
+    findings.append(
+        Finding(
+            topic="disk",
+            level=Level.OK if free >= LOW_DISK and writable else Level.NOTE,
+            found=f"{free / 2**30:.1f} GiB free here"
+            + ("" if writable else ", but this folder is read-only"),
+            remedy="" if free >= LOW_DISK and writable else "choose a folder with room for runs with --out",
+        )
+    )
+    return findings
+
+
+def _available_memory() -> int | None:
+    """Bytes this process may still use: the kernel's estimate, and the control group's limit if it is lower."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
+    free = int(match[1]) * 1024 if match else None
+    limit = _number(Path("/sys/fs/cgroup/memory.max"))
+    used = _number(Path("/sys/fs/cgroup/memory.current"))
+    if limit is not None and used is not None:
+        free = min(free, limit - used) if free is not None else limit - used
+    return free
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _extras() -> list[Finding]:
+    return [
+        Finding(
+            topic=f"extra: {extra}",
+            level=Level.OK if util.find_spec(module) else Level.NOTE,
+            found=_version(module) or "not installed",
+            remedy="" if util.find_spec(module) else f"for {purpose}: pip install 'kernelgraft[{extra}]'",
+        )
+        for extra, (module, purpose) in EXTRAS.items()
+    ]
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
