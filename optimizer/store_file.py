@@ -97,7 +97,9 @@ def _verify(db: sqlite3.Connection, path: Path) -> None:
     if application != APPLICATION_ID:
         problem = "this SQLite file belongs to another program"
         raise CorruptStore(path=path, problem=problem, remedy=CorruptStore.REMEDY)
-    (version,) = db.execute("SELECT version FROM schema_version").fetchone()
+    tables = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'schema_version'").fetchone()[0]
+    row = db.execute("SELECT version FROM schema_version").fetchone() if tables else None
+    version = row[0] if row else "unknown"
     if version != SCHEMA_VERSION:
         problem = f"schema version {version}, this kernelgraft reads {SCHEMA_VERSION}"
         remedy = "use the version of kernelgraft that wrote it, or another --out"
