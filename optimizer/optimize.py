@@ -51,10 +51,11 @@ class NotResumed(UsageError):
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine candidates are judged on: its key in the store, and a few lines of facts for the policy."""
+    """The machine candidates are judged on: its key in the store, its compiler, and facts for the policy."""
 
     key: str
     facts: str = ""
+    compiler: str = ""  # another compiler makes other machine code, so verdicts do not carry over
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,19 @@ def optimize(
         grafts = _Grafts(run, store, everything)
         with stage(watcher, "optimize", len(plans) * budget.total), grafts:
             for plan in plans:
-                result = _search(
-                    store, plan, opener, policy, budget, watcher, here, stop_at, language, context_limit
-                )
+                briefing = Briefing(plan.task, language, plan.timed, here.facts, context_limit)
+                with _LazyJudge(opener, plan) as judge:
+                    result = search_task(
+                        store,
+                        briefing,
+                        plan.key,
+                        policy=policy,
+                        evaluator=judge,
+                        budget=budget,
+                        progress=watcher,
+                        settings_json=plan.settings_json,
+                        stop_at=stop_at,
+                    )
                 reports.append(_report(store, plan, result, grafts.update(plan)))
                 _announce(watcher, reports[-1])
             grafts.complete = True
@@ -211,7 +222,14 @@ def this_machine() -> Machine:
     from optimizer.machine import machine_facts
 
     facts = machine_facts()
-    return Machine(facts.key, facts.describe())
+    compiler = facts.compiler.version if facts.compiler else ""
+    lines = (
+        f"CPU: {facts.cpu}, instruction sets {', '.join(facts.isa)}, one thread",
+        f"L2 {facts.l2_bytes >> 10} KiB, L3 {facts.l3_bytes >> 20} MiB",
+        f"one thread reads {facts.memory_bandwidth / 1e9:.1f} GB/s from memory (measured)",
+        f"compiler: {compiler or 'none'}",
+    )
+    return Machine(facts.key, "\n".join(lines), compiler)
 
 
 @dataclass(frozen=True)
@@ -239,37 +257,10 @@ def _plan(
 ) -> Plan:
     timed = timed_workloads(task)
     own = replace(settings, timed_workloads=timed)
-    text = json.dumps(asdict(own), sort_keys=True, default=str)
+    text = json.dumps({"judge": asdict(own), "compiler": machine.compiler}, sort_keys=True, default=str)
     digest = settings_hash(text, task.spec.workloads)
     key = SearchKey(task.spec.op_key, policy.name, language, machine.key, digest, seed)
     return Plan(task, key, own, text, timed)
-
-
-def _search(
-    store: RunStore,
-    plan: Plan,
-    opener: OpenJudge,
-    policy: Policy,
-    budget: Budget,
-    progress: Progress,
-    machine: Machine,
-    stop_at: float | None,
-    language: Language,
-    context_limit: int,
-) -> SearchResult:
-    briefing = Briefing(plan.task, language, plan.timed, machine.facts, context_limit)
-    with _LazyJudge(opener, plan) as judge:
-        return search_task(
-            store,
-            briefing,
-            plan.key,
-            policy=policy,
-            evaluator=judge,
-            budget=budget,
-            progress=progress,
-            settings_json=plan.settings_json,
-            stop_at=stop_at,
-        )
 
 
 class _LazyJudge:

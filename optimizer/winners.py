@@ -44,25 +44,30 @@ def pick_grafts(store: RunStore, task: Task, key: SearchKey) -> tuple[GraftRecor
             (key.op_key, key.machine, key.settings, Outcome.CORRECT),
         )
     }
+    calls = {workload.id: workload.calls for workload in task.spec.workloads}  # held-out shapes are not in it
     contenders = [
         Contender(sha, ratios, verdict.speedup or 1.0)
         for sha, verdict in verdicts.items()
-        if (ratios := {r.workload: r.speedup for r in verdict.results if r.clear_win and r.speedup})
+        if (ratios := _wins(verdict, calls))
     ]
-    cost = _reference_costs(task, verdicts)
+    # Eager's microseconds a step on each workload, as measured beside any candidate.
+    cost = {
+        result.workload: result.reference.median * calls[result.workload]
+        for verdict in verdicts.values()
+        for result in verdict.results
+        if result.reference is not None and result.workload in calls
+    }
     picked = choose(contenders, weight=lambda workload: cost.get(workload, 1.0))
     return tuple(
         _record(store, task, key, verdicts[winner.sha], winner, workloads) for winner, workloads in picked
     )
 
 
-def _reference_costs(task: Task, verdicts: dict[str, Verdict]) -> dict[str, float]:
-    """Eager's microseconds a step on each workload (calls times median), as measured beside any candidate."""
+def _wins(verdict: Verdict, calls: dict[str, int]) -> dict[str, float]:
     return {
-        result.workload: result.reference.median * task.spec.workload(result.workload).calls
-        for verdict in verdicts.values()
+        result.workload: result.speedup
         for result in verdict.results
-        if result.reference is not None
+        if result.workload in calls and result.clear_win and result.speedup is not None
     }
 
 
