@@ -30,6 +30,8 @@ __all__ = ["load", "main", "patch"]
 
 _PUBLIC = {"patch": "integrator.patch", "load": "integrator.load"}
 INTERRUPTED, TERMINATED = 130, 143
+# Typer carries its own copy of click in new releases and uses the real one in old ones; both name it only here.
+_TYPER_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def __getattr__(name: str) -> Any:
@@ -47,7 +49,6 @@ app = typer.Typer(
     name="kernelgraft",
     help="Make a Hugging Face language model faster, kernel by kernel, with every number measured.",
     epilog="Start with: kernelgraft optimize-and-patch preset:qwen3-tiny",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -69,7 +70,7 @@ Families = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option(help="Run folder.  [default: runs/NAME of the model]")]
 Threads = Annotated[
-    int, typer.Option(min=1, help="CPU threads of judge and ledger; 1 measures most exactly.")
+    int, typer.Option(min=1, help="CPU threads of census and judge; the ledger always uses one.")
 ]
 Seed = Annotated[int, typer.Option(help="Seed of preset weights and of the search.")]
 CopyWeights = Annotated[bool, typer.Option("--copy-weights", help="Copy weights into the task folders.")]
@@ -79,6 +80,7 @@ Resume = Annotated[bool, typer.Option(help="Continue a search that was stopped, 
 Rungs = Annotated[
     list[str] | None, typer.Option(help="Stock rungs to compare with: sdpa, eager, inductor, inductor-max.")
 ]
+Rounds = Annotated[int | None, typer.Option(min=2, help="Samples of each configuration in the ledger.")]
 KeepAll = Annotated[
     bool,
     typer.Option("--keep-all", help="Integrate every correct kernel, also those that slow the model down."),
@@ -87,11 +89,14 @@ KeepAll = Annotated[
 
 @app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         typer.echo(f"kernelgraft {__getattr__('__version__')}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command("optimize-and-patch")
@@ -108,6 +113,7 @@ def optimize_and_patch(
     families: Families = None,
     out: Out = None,
     rungs: Rungs = None,
+    rounds: Rounds = None,
     keep_all: KeepAll = False,
     threads: Threads = 1,
     seed: Seed = 0,
@@ -124,7 +130,7 @@ def optimize_and_patch(
     search = search_options(
         policy=policy, budget=budget, families=families, seed=seed, threads=threads, resume=resume
     )
-    ledger = ledger_options(rungs=rungs, keep_all=keep_all, threads=threads)
+    ledger = ledger_options(rungs=rungs, rounds=rounds, keep_all=keep_all)
     with _pipeline(out or default_run_folder(model), threads).locked() as pipeline:
         pipeline.extract(what, reuse=True)
         pipeline.optimize(search)
@@ -179,19 +185,19 @@ def optimize(
 
 
 @app.command()
-def integrate(run: Run, rungs: Rungs = None, keep_all: KeepAll = False, threads: Threads = 1) -> None:
+def integrate(run: Run, rungs: Rungs = None, rounds: Rounds = None, keep_all: KeepAll = False) -> None:
     """Graft a run's kernels into its model one by one and measure tokens/s after each."""
     from integrator.options import ledger_options
 
-    options = ledger_options(rungs=rungs, keep_all=keep_all, threads=threads)
-    with _pipeline(run, threads).locked(existing=True) as pipeline:
+    options = ledger_options(rungs=rungs, rounds=rounds, keep_all=keep_all)
+    with _pipeline(run).locked(existing=True) as pipeline:
         pipeline.integrate(options)
 
 
 @app.command()
 def report(run: Run) -> None:
     """Write report.json, report.html and ledger.png of a run, finished or not."""
-    with _pipeline(run, 1).locked(existing=True) as pipeline:
+    with _pipeline(run).locked(existing=True) as pipeline:
         pipeline.report()
 
 
@@ -250,20 +256,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _invoke(words: list[str]) -> int:
     """Typer without its own exit and traceback handling; its usage errors become ours."""
-    import click
-
     try:
         result = app(words, prog_name="kernelgraft", standalone_mode=False)
-    except click.exceptions.Abort as error:
+    except typer.Abort as error:
         raise KeyboardInterrupt from error
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return error.exit_code
-    except click.ClickException as error:
+    except _TYPER_USAGE_ERROR as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "kernelgraft"
-        raise UsageError(message=f"{error.format_message().rstrip('.')}; see `{command} --help`") from error
+        raise UsageError(message=f"{_usage_problem(error)}; see `{command} --help`") from error
     return result if isinstance(result, int) else 0
+
+
+def _usage_problem(error: Exception) -> str:
+    """Typer's sentence, led by the option it is about."""
+    problem = str(getattr(error, "message", "") or error).rstrip(".")
+    names = getattr(getattr(error, "param", None), "opts", None) or [""]
+    name = max(names, key=len)
+    return f"{name}: {problem}" if name.startswith("--") else problem
 
 
 def _complain(sentence: str) -> None:
@@ -288,7 +297,7 @@ def _as_interrupt(stopped_by: list[int]) -> Callable[[int, FrameType | None], No
     return handler
 
 
-def _pipeline(folder: Path, threads: int) -> Pipeline:
+def _pipeline(folder: Path, threads: int = 1) -> Pipeline:
     """The stages over one run folder. Thread counts must be in the environment before torch is first imported."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(threads)

@@ -10,8 +10,6 @@ from extractor.families import Family
 from integrator.ledger_schema import Rung
 from optimizer.search import Budget
 
-DEFAULT_RUNGS = (Rung.SDPA, Rung.EAGER)
-
 
 class BadBatch(UsageError):
     """A batch size that is no positive number."""
@@ -62,11 +60,11 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class LedgerOptions:
-    """How to measure the whole model. ``rungs`` None is the integrator's default set."""
+    """How to measure the whole model. ``rungs`` and ``rounds`` None are the integrator's defaults."""
 
-    rungs: tuple[Rung, ...]
+    rungs: tuple[Rung, ...] | None
+    rounds: int | None
     keep_all: bool
-    threads: int
 
 
 def extract_options(
@@ -113,12 +111,13 @@ def search_options(
     )
 
 
-def ledger_options(*, rungs: Sequence[str] | None, keep_all: bool, threads: int) -> LedgerOptions:
+def ledger_options(*, rungs: Sequence[str] | None, rounds: int | None, keep_all: bool) -> LedgerOptions:
     """Options of `integrate`. Raises UnknownRung."""
+    if not rungs:
+        return LedgerOptions(rungs=None, rounds=rounds, keep_all=keep_all)
     from integrator.rungs import parse_rungs
 
-    chosen = parse_rungs(list(words(rungs))) if rungs else DEFAULT_RUNGS
-    return LedgerOptions(rungs=chosen, keep_all=keep_all, threads=threads)
+    return LedgerOptions(rungs=parse_rungs(list(words(rungs))), rounds=rounds, keep_all=keep_all)
 
 
 def words(texts: Iterable[str]) -> Iterable[str]:

@@ -94,12 +94,13 @@ class Pipeline:
 
     def integrate(self, options: LedgerOptions) -> None:
         """Graft, measure, roll back, and write ``ledger.json``."""
-        from integrator.integrate import integrate
+        from integrator.integrate import DEFAULT_ROUNDS, DEFAULT_RUNGS, integrate
 
         with timed_stage(self.folder, "integrate"):
             integrate(
                 self.run,
-                rungs=options.rungs,
+                rungs=options.rungs or DEFAULT_RUNGS,
+                rounds=options.rounds or DEFAULT_ROUNDS,
                 keep_all=options.keep_all,
                 progress=watcher(self.console),
             )
