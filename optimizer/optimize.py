@@ -257,7 +257,9 @@ def _plan(
 ) -> Plan:
     timed = timed_workloads(task)
     own = replace(settings, timed_workloads=timed)
-    text = json.dumps({"judge": asdict(own), "compiler": machine.compiler}, sort_keys=True, default=str)
+    # Where builds are cached decides nothing.
+    judge = {name: value for name, value in asdict(own).items() if name != "cache_dir"}
+    text = json.dumps({"judge": judge, "compiler": machine.compiler}, sort_keys=True, default=str)
     digest = settings_hash(text, task.spec.workloads)
     key = SearchKey(task.spec.op_key, policy.name, language, machine.key, digest, seed)
     return Plan(task, key, own, text, timed)
@@ -290,9 +292,9 @@ class _Grafts:
     def __init__(self, run: RunFolder, store: RunStore, plans: Sequence[Plan]) -> None:
         self.run = run
         self.store = store
+        self.plans = plans
         self.complete = False
-        self.machine = plans[0].key.machine
-        self.records = {plan.task.id: pick_grafts(store, plan.task, plan.key) for plan in plans}
+        self.records: dict[str, tuple[GraftRecord, ...]] = {}
 
     def update(self, plan: Plan) -> tuple[GraftRecord, ...]:
         """Pick the task's winners anew and write the file."""
@@ -303,13 +305,22 @@ class _Grafts:
     def save(self) -> None:
         records = [record for picked in self.records.values() for record in picked]
         records.sort(key=lambda record: (record.family.order, record.task_id))
-        GraftFile(machine=self.machine, complete=self.complete, grafts=tuple(records)).save(self.run.path)
+        machine = self.plans[0].key.machine
+        GraftFile(machine=machine, complete=self.complete, grafts=tuple(records)).save(self.run.path)
+
+    def pick_all(self) -> None:
+        """Pick every task's winners from what the store holds now."""
+        self.records = {plan.task.id: pick_grafts(self.store, plan.task, plan.key) for plan in self.plans}
 
     def __enter__(self) -> _Grafts:
+        self.pick_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        if kind is None or issubclass(kind, KeyboardInterrupt):
+        if kind is None:
+            self.save()
+        elif issubclass(kind, KeyboardInterrupt):
+            self.pick_all()  # the task under way has a best so far, too
             self.save()
 
 
