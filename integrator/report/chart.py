@@ -6,12 +6,19 @@ Geometry is in SVG user units; the picture scales with its column, so type stays
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape as escape_markup
+from xml.sax.saxutils import quoteattr
 
+from integrator.report.clean import one_line
 from integrator.report.schema import CurvePoint, Report, tag
 
 WIDTH, HEIGHT = 460.0, 312.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 22.0, 30.0, 46.0
+
+
+def escape(text: str) -> str:
+    """Text from outside, harmless in a terminal's eyes and in markup."""
+    return escape_markup(one_line(text))
 
 
 def nice_step(span: float, ticks: int = 5) -> float:

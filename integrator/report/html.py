@@ -51,9 +51,10 @@ def page_title(report: Report) -> str:
     if not report.headline:
         return f"{name}: no measured speedup yet"
     worst = min(report.headline, key=lambda entry: entry.speedup)
-    if len(report.headline) == 1:
-        return f"{name} decodes {worst.speedup:.2f}× as fast as its best stock rung"
-    return f"{name} decodes at least {worst.speedup:.2f}× as fast as its best stock rung"
+    if worst.ci_high < 1.0 or worst.speedup < 1.0:
+        return f"{name} is slower than its best stock rung at batch {worst.batch}: {worst.speedup:.2f}×"
+    bound = "" if len(report.headline) == 1 else "at least "
+    return f"{name} decodes {bound}{worst.speedup:.2f}× as fast as its best stock rung"
 
 
 def highlight(graft: Graft) -> str:

@@ -1,5 +1,7 @@
 """Synthetic reports and ledgers: invented numbers, shaped like a real run, seeded by nothing random."""
 
+import pytest
+
 from extractor.families import Family
 from integrator.ledger_schema import (
     BatchLedger,
@@ -16,9 +18,15 @@ from integrator.ledger_schema import (
     RungStatus,
     Unserved,
 )
+from integrator.report.build import family_rows, from_ledger
+from integrator.report.schema import Graft, Report, StageTiming, TaskScore, Workbench, WorkloadSpeed
 
+TEXT = "preset:qwen3-synthetic"
 PARITY = Parity(rms_error=0.01, max_error=0.05, kl=1e-5, top1_agreement=0.99, positions=64)
-HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b[2J$x^2$"
+HOSTILE = (
+    "</script><script>document.title='owned'</script>"
+    "<img src=x onerror=\"document.title='owned'\">\x1b[2J\u202e$x^2$"
+)
 GRAFTS = (  # family, share, isolated, measured step ratio, reason it was rolled back
     (Family.FFN_DOWN, 0.10, 2.3, 1.05, None),
     (Family.FFN_GATE_UP, 0.23, 2.8, 1.17, None),
@@ -29,6 +37,24 @@ GRAFTS = (  # family, share, isolated, measured step ratio, reason it was rolled
     (Family.LM_HEAD, 0.187, 2.2, 1.12, None),
     (Family.ATTENTION_DECODE, 0.128, 3.1, 1.13, None),
 )
+
+
+@pytest.fixture
+def hostile() -> str:
+    """Text that tries to escape from HTML, from a terminal, and from matplotlib's formulas."""
+    return HOSTILE
+
+
+@pytest.fixture
+def make_ledger():
+    """Builds a ledger: ``make_ledger(model=..., reason=...)``."""
+    return ledger
+
+
+@pytest.fixture
+def make_report():
+    """Builds a whole report: ``make_report(text=...)`` puts the text wherever a report shows somebody's words."""
+    return report
 
 
 def estimate(value: float, width: float = 0.03) -> Estimate:
@@ -160,4 +186,55 @@ def ledger(*, model: str = "preset:qwen3-synthetic", reason: str = "the step too
         ),
         peak_rss_bytes=3 << 30,
         versions={"torch": "2.13.0", "transformers": "5.17.0"},
+    )
+
+
+def report(*, text: str = "") -> Report:
+    """A finished report; ``text`` replaces names, notes, reasons and sources."""
+    made = ledger(model=text or TEXT, reason=text or "the step took 1.03x as long")
+    parts = from_ledger(made)
+    shares = {family: share for family, share, *_ in GRAFTS}
+    source = text or '#include "kg.h"\nextern "C" int kg_forward(const kg_tensor* in) { return KG_OK; }\n'
+    grafts = tuple(
+        Graft(
+            task_id=text or f"{family.value}-0123456789",
+            family=family,
+            language="cpp",
+            candidate_sha="ab" * 32,
+            speedup=isolated,
+            workloads=(WorkloadSpeed(workload=text or "decode-b1", speedup=isolated),),
+            sites=28,
+            policy=text or "catalog",
+            trajectory=2,
+            turn=1,
+            notes={text or "rows": text or "4"},
+            source=source,
+        )
+        for family, _, isolated, _, why in GRAFTS
+        if why is None
+    )
+    return Report(
+        headline=parts.headline,
+        complete=True,
+        missing=(text,) if text else (),
+        run="demo",
+        created=text or "2026-12-01T10:00:00+00:00",
+        settings=Workbench(
+            model=text or TEXT, device="cpu", dtype="bfloat16", batches=(1, 4), prompt=32, tokens=32
+        ),
+        rungs=tuple(rung.model_copy(update={"note": text}) for rung in parts.rungs),
+        rungs_left_out=parts.left_out,
+        curve=parts.curve,
+        families=tuple(row for batch in made.batches for row in family_rows(batch, shares)),
+        grafts=grafts,
+        rejected=parts.rejected,
+        tasks=tuple(
+            TaskScore(task_id=g.task_id, family=g.family, best_speedup=g.speedup, judged=16, reason=text)
+            for g in grafts
+        ),
+        scores={"RAW": 2.31, "METR": 2.31},
+        machine={"cpu": text or "SYNTHETIC CPU"},
+        versions={"kernelgraft": text or "0.1.0"},
+        stages=(StageTiming(stage=text or "extract", seconds=33.2),),
+        peak_memory_bytes=4 << 30,
     )
