@@ -1,0 +1,150 @@
+"""Record one whole step of a model as a torch-level graph, with the real tensors that enter it.
+
+A torch.compile backend of our own receives the graph (``fullgraph``, static shapes) under a ``StaticCache``;
+nothing is compiled. Decode is captured after a real prefill, so that its cache holds real keys and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from extractor.errors import KernelgraftError
+from extractor.graph import StepDims
+from extractor.schema import Phase
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, StaticCache
+
+
+class CaptureFailed(KernelgraftError):
+    """Dynamo could not record the step as one graph, or the model refuses a static cache."""
+
+    template = (
+        "cannot record {phase} of {model} as one graph: {problem}; "
+        "its architecture is not supported by extraction yet"
+    )
+
+
+@dataclass(frozen=True)
+class StepGraph:
+    """One recorded step.
+
+    ``example_inputs`` match the graph's placeholders: the model's own parameters, and private copies of
+    everything else (ids, caches) as they were before the step.
+    """
+
+    gm: fx.GraphModule
+    example_inputs: tuple[Any, ...]
+    phase: Phase
+    dims: StepDims
+
+    @property
+    def batch(self) -> int:
+        return self.dims.batch
+
+    @property
+    def rows(self) -> int:
+        """M: batch times query length."""
+        return self.dims.rows
+
+    @property
+    def cache_len(self) -> int:
+        return self.dims.cache_len
+
+
+def cache_length(prompt: int, tokens: int) -> int:
+    """Slots of the static cache: prompt plus new tokens, rounded up to a multiple of 16.
+
+    >>> cache_length(32, 33)
+    80
+    """
+    return -(-(prompt + tokens) // 16) * 16
+
+
+def capture_step(
+    model: PreTrainedModel, phase: Phase | str, batch: int, prompt: int, cache_len: int, seed: int = 0
+) -> StepGraph:
+    """Capture one step.
+
+    Raises:
+        CaptureFailed: the step is not one graph, or the model cannot use a static cache.
+    """
+    return capture_steps(model, (Phase(phase),), batch, prompt, cache_len, seed)[0]
+
+
+def capture_steps(
+    model: PreTrainedModel, phases: Sequence[Phase], batch: int, prompt: int, cache_len: int, seed: int = 0
+) -> list[StepGraph]:
+    """Capture prefill, decode or both (in that order) with one prompt of random token ids drawn with ``seed``."""
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, vocabulary, (batch, prompt), generator=generator).to(model.device)
+    steps: list[StepGraph] = []
+    with torch.no_grad():
+        cache = _prepared_cache(model, ids, cache_len)
+        if Phase.PREFILL in phases:
+            cache.reset()
+            dims = StepDims(batch=batch, query=prompt, cache_len=cache_len)
+            graph, inputs, _ = _record(model, Phase.PREFILL, ids, cache)
+            steps.append(StepGraph(graph, inputs, Phase.PREFILL, dims))
+        if Phase.DECODE in phases:
+            token = torch.randint(0, vocabulary, (batch, 1), generator=generator).to(model.device)
+            dims = StepDims(batch=batch, query=1, cache_len=cache_len)
+            graph, inputs, _ = _record(model, Phase.DECODE, token, cache)
+            steps.append(StepGraph(graph, inputs, Phase.DECODE, dims))
+    return steps
+
+
+def _prepared_cache(model: PreTrainedModel, ids: torch.Tensor, cache_len: int) -> StaticCache:
+    """A static cache filled by an eager prefill; allocated before capture, so that it enters the graph as inputs."""
+    from transformers import StaticCache
+
+    try:
+        cache = StaticCache(config=model.config, max_cache_len=cache_len)
+        model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    except (KeyError, ValueError, NotImplementedError, AttributeError) as error:
+        problem = f"it cannot run with a static cache ({type(error).__name__}: {first_line(error)})"
+        raise CaptureFailed(phase="a step", model=type(model).__name__, problem=problem) from error
+    return cache
+
+
+def _record(
+    model: PreTrainedModel, phase: Phase, ids: torch.Tensor, cache: StaticCache
+) -> tuple[fx.GraphModule, tuple[Any, ...], Any]:
+    own = {id(tensor) for tensor in [*model.parameters(), *model.buffers()]}
+    caught: list[tuple[fx.GraphModule, tuple[Any, ...]]] = []
+
+    def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        caught.append((gm, tuple(_private(value, own) for value in example_inputs)))
+        return gm.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
+    try:
+        output = compiled(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    except torch._dynamo.exc.TorchDynamoException as error:
+        raise CaptureFailed(phase=phase, model=type(model).__name__, problem=first_line(error)) from error
+    finally:
+        torch._dynamo.reset()
+    if len(caught) != 1:
+        problem = f"it falls into {len(caught)} graphs"
+        raise CaptureFailed(phase=phase, model=type(model).__name__, problem=problem)
+    return (*caught[0], output)
+
+
+def _private(value: Any, own: set[int]) -> Any:
+    """Parameters as they are; any other tensor copied with its strides, since the step may write to it."""
+    if not isinstance(value, torch.Tensor) or id(value) in own:
+        return value
+    return value.detach().clone(memory_format=torch.preserve_format)
+
+
+def first_line(error: BaseException) -> str:
+    """The first non-empty line of an error's text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__

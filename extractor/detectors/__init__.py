@@ -1,0 +1,1 @@
+"""Structural detectors, one concept a module. None of them knows a model's name."""
