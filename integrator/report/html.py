@@ -25,9 +25,13 @@ def render_html(report: Report) -> str:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        finalize=_harmless,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters.update(plain=_filter_plain, tag=tag, times=_times, percent=_percent)
+    environment.filters.update(tag=tag, times=_times, percent=_percent)
     style = _template("report.css") + _highlight_css()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.from_string(_template("report.html.j2")).render(
@@ -47,7 +51,7 @@ def render_html(report: Report) -> str:
 
 def page_title(report: Report) -> str:
     """The headline as a sentence: the smallest speedup over all batches is the one that is claimed."""
-    name = plain(report.settings.model)
+    name = report.settings.model
     if not report.headline:
         return f"{name}: no measured speedup yet"
     worst = min(report.headline, key=lambda entry: entry.speedup)
@@ -82,8 +86,11 @@ def _highlight_css() -> str:
     return f"\n{rules('default')}\n@media (prefers-color-scheme: dark) {{\n{rules('github-dark')}\n}}\n"
 
 
-def _filter_plain(value: object) -> str:
-    return plain(str(value))
+def _harmless(value: object) -> object:
+    """Every expression of the template passes here: text loses its control characters, then is escaped."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return plain(value)
+    return value
 
 
 def _times(value: float | None) -> str:
@@ -106,7 +113,7 @@ def _subtitle(report: Report) -> str:
     cpu = report.machine.get("cpu") or report.machine.get("name", "")
     if cpu:
         parts.append(cpu)
-    return plain(" · ".join(part for part in parts if part))
+    return " · ".join(part for part in parts if part)
 
 
 def _key(report: Report) -> list[tuple[str, str]]:
