@@ -81,7 +81,8 @@ class Briefing:
         budget = self.limit - self.measure(system.content) - self.measure(statement.content)
         kept: list[tuple[Message, Message]] = []
         for turn in reversed(turns):
-            pair = (Message(Role.ASSISTANT, _said(turn, self.language)), Message(Role.USER, feedback(turn)))
+            answer = feedback(turn, repeats=_first_use(turn, turns))
+            pair = (Message(Role.ASSISTANT, _said(turn, self.language)), Message(Role.USER, answer))
             budget -= sum(self.measure(message.content) for message in pair)
             if budget < 0:
                 break
@@ -129,13 +130,19 @@ def language_rules(language: Language) -> str:
     return _PYTHON_RULES.format(name="Triton" if language is Language.TRITON else "CUDA")
 
 
-def feedback(turn: Turn) -> str:
-    """What the policy is told about an earlier turn, one screen at most."""
+def feedback(turn: Turn, *, repeats: int | None = None) -> str:
+    """What the policy is told about an earlier turn, one screen at most.
+
+    Args:
+        repeats: index of the earlier turn that held the same kernel, if any.
+    """
     if turn.verdict is None:
         why = turn.summary or "no kernel could be read from your answer"
         return f"Your answer could not be used: {why}.\n{_NEXT}"
     verdict = turn.verdict
     lines = [f"{_HEADLINES[verdict.outcome]} {verdict.reason}".strip()]
+    if repeats is not None:
+        lines.insert(0, f"This is the kernel of turn {repeats} again; it was not judged anew.")
     if verdict.correct:
         lines += _timings(verdict)
     else:
@@ -146,6 +153,12 @@ def feedback(turn: Turn) -> str:
         lines.append(f"Profile, for reference only:\n{verdict.profile}")
     lines.append(_NEXT)
     return "\n".join(lines)
+
+
+def _first_use(turn: Turn, turns: tuple[Turn, ...]) -> int | None:
+    """Index of the first earlier turn with the same kernel."""
+    same = (t.index for t in turns if t.index < turn.index and t.candidate == turn.candidate is not None)
+    return next(same, None)
 
 
 _HEADLINES = {

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
@@ -129,7 +128,6 @@ class _Search:
     evaluator: Evaluator
     progress: Progress
     stop_at: float | None
-    clock: Callable[[], float] = time.perf_counter
     counts: SearchCounts = field(default_factory=SearchCounts)
     sandbox_failures: int = 0
     best: float = 0.0

@@ -113,3 +113,10 @@ def test_every_outcome_has_a_headline() -> None:
     for outcome in Outcome:
         verdict = Verdict(outcome=outcome, reason="because")
         assert "because" in feedback(Turn(0, Candidate(Language.CPP, "x"), verdict))
+
+
+def test_a_repeated_kernel_is_pointed_out(task: Task) -> None:
+    again = Turn(2, turn(0).candidate, CORRECT)
+    messages = Briefing(task, Language.CPP, ()).conversation(0, (turn(0), turn(1, None), again)).messages
+    assert "the kernel of turn 0 again" in messages[-1].content
+    assert "again" not in messages[3].content
