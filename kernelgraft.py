@@ -7,6 +7,7 @@ generates. Everything heavy is imported inside the commands, so that ``--help`` 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -30,6 +31,10 @@ __all__ = ["load", "main", "patch"]
 
 _PUBLIC = {"patch": "integrator.patch", "load": "integrator.load"}
 INTERRUPTED, TERMINATED = 130, 143
+# What a full, read-only, foreign or failing file system says: the user's to cure, wherever it comes up.
+_ENVIRONMENT = {
+    getattr(errno, name) for name in ("EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "EIO", "EMFILE", "ENAMETOOLONG")
+}
 # Typer carries its own copy of click in new releases and uses the real one in old ones; both name it only here.
 _TYPER_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -249,6 +254,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader has gone (`kernelgraft doctor | head`); without this, Python complains once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        if error.errno not in _ENVIRONMENT:
+            raise
+        where = error.filename or "a file"
+        _complain(one_line(f"cannot use {where}: {error.strerror}; free it, or choose another folder"))
         return 1
     finally:
         signal.signal(signal.SIGTERM, previous)
