@@ -1,0 +1,67 @@
+"""Schedule knobs of each template, and the values the catalog searches over.
+
+A *schedule* is one setting of a template's knobs. Schedules never change what a candidate computes, only how
+it walks memory and registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BF16_DOT = "avx512_bf16"
+BODIES = (BF16_DOT, "avx512f", "avx2", "portable")
+SPECIALISED = (1, 2, 4, 8)  # row counts M a linear candidate has code of its own for
+REGISTERS = {BF16_DOT: 32, "avx512f": 32, "avx2": 16, "portable": 16}
+
+
+@dataclass(frozen=True)
+class LinearKnobs:
+    """``rows`` weight rows a block, ``unroll`` packs of K a step, ``ahead`` bytes of software prefetch."""
+
+    rows: int = 1
+    unroll: int = 2
+    ahead: int = 8192
+
+    def fits(self, m: int, body: str) -> bool:
+        """True if the accumulators of an M-row block stay in registers."""
+        return self.rows * self.unroll * m + m + 1 <= REGISTERS[body]
+
+
+@dataclass(frozen=True)
+class AttentionKnobs:
+    """``keys`` scored together, ``block`` positions a softmax step, ``chunk`` value vectors, ``ahead`` bytes."""
+
+    keys: int = 8
+    block: int = 256
+    chunk: int = 4
+    ahead: int = 0
+
+
+@dataclass(frozen=True)
+class RowKnobs:
+    """``lanes`` of SIMD asked for (0: the compiler's choice), ``unroll``, ``buffer`` shared values in a row buffer."""
+
+    lanes: int = 16
+    unroll: int = 1
+    buffer: bool = False
+
+
+Knobs = LinearKnobs | AttentionKnobs | RowKnobs
+
+LINEAR_SPACE = tuple(
+    LinearKnobs(rows, unroll, ahead)
+    for rows in (1, 2, 4, 8)
+    for unroll in (1, 2, 4)
+    for ahead in (0, 2048, 4096, 8192, 16384)
+)
+ATTENTION_SPACE = tuple(
+    AttentionKnobs(keys, 256, chunk, ahead)
+    for keys in (2, 4, 8, 16)
+    for chunk in (1, 2, 4, 8)
+    for ahead in (0, 1024, 4096)
+)
+ROW_SPACE = tuple(
+    RowKnobs(lanes, unroll, buffer)
+    for lanes, unroll in ((16, 1), (8, 1), (0, 1), (0, 4), (32, 1), (4, 1))
+    for buffer in (False, True)
+)
