@@ -19,7 +19,14 @@ from extractor.run_folder import RunFolder, RunManifest
 from integrator.report.build import now
 from integrator.report.clean import one_line
 from integrator.report.stages import StageLog, timed_stage
-from integrator.report.tables import print_census, print_headline, print_ledger, print_search, print_tasks
+from integrator.report.tables import (
+    print_census,
+    print_dropped,
+    print_headline,
+    print_ledger,
+    print_search,
+    print_tasks,
+)
 from integrator.report.terminal import watcher
 
 if TYPE_CHECKING:
@@ -165,17 +172,19 @@ class Pipeline:
                 seed=options.seed,
             )
             self.run.create(self._manifest(options, loaded.attention))
-            extract(
+            report = extract(
                 loaded,
                 self.run,
                 batches=options.batches,
                 prompt=options.prompt,
                 tokens=options.tokens,
                 families=options.families,
+                copy_weights=options.copy_weights,
                 progress=progress,
             )
             del loaded
             gc.collect()  # the integrator loads the model anew; two copies would double the peak
+        print_dropped(self.console, report.dropped)
 
     def _say(self, text: str) -> None:
         self.console.print(Text(one_line(text)), soft_wrap=True)

@@ -6,12 +6,12 @@ from collections import Counter
 from importlib import metadata
 
 from extractor.families import Family
-from extractor.run_folder import RunFolder, RunManifest, unwritable, write_json, write_text
+from extractor.run_folder import RunFolder, RunManifest, read_json, unwritable, write_json, write_text
 from extractor.schema import Phase
 from extractor.task import Task, load_tasks
 from integrator.ledger_schema import Ledger, Parity
 from integrator.report.build import family_rows, from_grafts, from_ledger, load_ledger, now
-from integrator.report.schema import Report, TaskScore, Workbench
+from integrator.report.schema import FamilyRow, Report, TaskScore, Workbench
 from integrator.report.stages import StageLog
 from optimizer.grafts import GraftFile, NoGrafts
 from optimizer.judge.verdict import Outcome
@@ -53,7 +53,7 @@ def build_report(run: RunFolder) -> Report:
         rungs=parts.rungs if parts else (),
         rungs_left_out=parts.left_out if parts else (),
         curve=parts.curve if parts else (),
-        families=_families(tasks, ledger),
+        families=_families(run, ledger),
         grafts=from_grafts(run.path, grafts, {t.id: len(t.spec.sites) for t in tasks}) if grafts else (),
         rejected=parts.rejected if parts else (),
         tasks=task_scores(run),
@@ -207,22 +207,26 @@ def _settings(manifest: RunManifest, log: StageLog) -> Workbench:
     )
 
 
-def _families(tasks: list[Task], ledger: Ledger | None) -> tuple:
+def _families(run: RunFolder, ledger: Ledger | None) -> tuple[FamilyRow, ...]:
     if ledger is None:
         return ()
     return tuple(
-        row for batch in ledger.batches for row in family_rows(batch, decode_shares(tasks, batch.batch))
+        row for batch in ledger.batches for row in family_rows(batch, decode_shares(run, batch.batch))
     )
 
 
-def decode_shares(tasks: list[Task], batch: int) -> dict[Family, float]:
-    """Share of the stock decode step each family takes at a batch, 0..1, as the census measured it."""
-    shares: dict[Family, float] = {}
-    for task in tasks:
-        for workload in task.spec.workloads:
-            if workload.phase is Phase.DECODE and workload.batch == batch and workload.share is not None:
-                shares[task.spec.family] = shares.get(task.spec.family, 0.0) + workload.share
-    return shares
+def decode_shares(run: RunFolder, batch: int) -> dict[Family, float]:
+    """Share of the stock decode step each family takes at a batch, 0..1, as the census measured it.
+
+    Raises CorruptRun.
+    """
+    from extractor.census import Census
+
+    if not run.census_path.exists():
+        return {}
+    census = read_json(run.census_path, Census)
+    steps = [step for step in census.steps if step.phase == Phase.DECODE and step.batch == batch]
+    return {row.family: row.share for step in steps for row in step.shares if row.family is not None}
 
 
 def _parity(ledger: Ledger) -> dict[str, str]:

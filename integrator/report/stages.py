@@ -6,7 +6,9 @@ that was interrupted keeps the entry of its last whole run.
 
 from __future__ import annotations
 
+import platform
 import resource
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from extractor.run_folder import write_json
 from integrator.report.schema import StageTiming
+from optimizer.machine import machine_facts
 
 STAGES_FILE = "stages.json"
 SCHEMA_VERSION = 1
@@ -67,5 +70,27 @@ def timed_stage(run_folder: Path, name: str, **notes: str) -> Iterator[None]:
         stage=name, seconds=time.monotonic() - started, peak_bytes=own, worker_peak_bytes=worker
     )
     log = StageLog.load(run_folder)
-    log = log.model_copy(update={"notes": {**log.notes, **notes}})
+    log = log.model_copy(update={"notes": {**log.notes, **notes}, "machine": describe_machine()})
     log.with_stage(timing).save(run_folder)
+
+
+def describe_machine() -> dict[str, str]:
+    """The machine in a reader's words: what a timing depends on."""
+    facts = machine_facts()
+    described = {
+        "cpu": facts.cpu,
+        "cores": str(facts.cores),
+        "instructions": ", ".join(facts.isa),
+        "caches": f"L2 {facts.l2_bytes >> 10} KiB, L3 {facts.l3_bytes >> 20} MiB",
+        "compiler": facts.compiler.version if facts.compiler else "none",
+        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+    }
+    return {**described, **_gpus()}
+
+
+def _gpus() -> dict[str, str]:
+    """The GPUs of a process that uses torch; torch is not imported for this alone."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return {}
+    return {"gpu": ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))}

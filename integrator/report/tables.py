@@ -5,20 +5,24 @@ Every cell is a :class:`rich.text.Text`, never markup, and goes through :func:`i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from extractor.run_folder import RunFolder
+from extractor.run_folder import RunFolder, read_json
 from extractor.schema import Phase
-from extractor.task import Task, load_tasks
+from extractor.task import TASK_SOURCE, Task, load_tasks
 from integrator.report.clean import one_line
 from integrator.report.schema import CurvePoint, Report, TaskScore, tag
+
+if TYPE_CHECKING:
+    from extractor.extract import DroppedTask
 
 Side = Literal["left", "right"]
 
@@ -90,7 +94,7 @@ def print_tasks(console: Console, run: RunFolder) -> None:
             str(len(task.spec.workloads)),
             *(percent(_share(task, batch)) for batch in batches),
             ", ".join(task.spec.health.flags),
-            f"{run.path.name}/{run.tasks_dir.name}/{task.id}",
+            f"{run.tasks_dir.name}/{task.id}/{TASK_SOURCE}",
         )
         for task in tasks
     ]
@@ -164,7 +168,36 @@ def print_ledger(console: Console, report: Report) -> None:
 
 
 def print_census(console: Console, run: RunFolder) -> None:
-    """Where the time of a stock step goes, task or not."""
+    """Where the time of a stock step goes, family by family, in every phase and batch; the rest is last.
+
+    Raises CorruptRun.
+    """
+    from extractor.census import Census
+
+    census = read_json(run.census_path, Census)
+    shares = [{row.family: row for row in step.shares} for step in census.steps]
+    families = sorted({f for step in shares for f in step if f is not None}, key=lambda family: family.order)
+    columns = (
+        Column("family", style="bold"),
+        *(Column(f"{step.phase} b{step.batch}", side="right") for step in census.steps),
+    )
+    rows = [
+        (
+            "everything else" if family is None else f"{tag(family)} {family.value}",
+            *(percent(step[family].share) if family in step else "" for step in shares),
+        )
+        for family in (*families, None)
+    ]
+    rows.append(("one step", *(f"{step.seconds * 1e3:.1f} ms" for step in census.steps)))
+    print_table(console, "Census: where the time of a stock step goes", columns, rows)
+
+
+def print_dropped(console: Console, dropped: Sequence[DroppedTask]) -> None:
+    """What was found and left out, one line a family and reason."""
+    counts = Counter((item.family, item.reason) for item in dropped)
+    for (family, reason), count in sorted(counts.items(), key=lambda item: item[0][0].order):
+        line = f"left out {family.value} at {count} site{'' if count == 1 else 's'}: {reason}"
+        console.print(Text(one_line(line), style="yellow"), soft_wrap=True)
 
 
 def print_headline(console: Console, report: Report) -> None:
