@@ -60,6 +60,16 @@ class MachineFacts:
         slug = re.sub(r"[^a-z0-9]+", "-", self.cpu.lower()).strip("-")
         return f"{slug}-{self.cpu_model}-{self.isa[0]}-{self.cores}c"
 
+    def describe(self) -> str:
+        """A few lines of facts for whoever writes kernels for this machine."""
+        compiler = self.compiler.version if self.compiler else "none"
+        return (
+            f"processor: {self.cpu} ({self.cpu_model}), {self.cores} cores\n"
+            f"instruction sets: {', '.join(self.isa)}\n"
+            f"L2 {self.l2_bytes >> 10} KiB a core, L3 {self.l3_bytes >> 20} MiB\n"
+            f"compiler: {compiler}"
+        )
+
     def require_compiler(self) -> Compiler:
         """The compiler, or NoCompiler saying what to install."""
         if self.compiler is None:

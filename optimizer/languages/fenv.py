@@ -4,6 +4,7 @@ A kernel that leaves it changed would change the numerics of the whole model it 
 """
 
 import ctypes
+import functools
 import platform
 
 DEFAULT_MXCSR = 0x1F80
@@ -11,10 +12,15 @@ _CONTROL = 0xFFC0  # all but the sticky exception flags, which any arithmetic se
 _MEANINGS = ((0x8000, "flush-to-zero"), (0x0040, "denormals-are-zero"), (0x6000, "rounding mode"))
 
 
+@functools.cache
+def _libm() -> ctypes.CDLL:
+    return ctypes.CDLL("libm.so.6")
+
+
 def control_word() -> int:
     """MXCSR without the sticky flags on x86-64; FPCR on aarch64; 0 elsewhere."""
     buffer = (ctypes.c_uint32 * 16)()
-    if ctypes.CDLL("libm.so.6").fegetenv(ctypes.byref(buffer)) != 0:
+    if _libm().fegetenv(ctypes.byref(buffer)) != 0:
         return 0
     if platform.machine() == "x86_64":
         return int(buffer[7]) & _CONTROL  # glibc's fenv_t ends with MXCSR, at byte 28

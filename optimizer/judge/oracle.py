@@ -1,0 +1,117 @@
+"""What the right answer is: the reference in double precision, and eager's own answer at the task's dtype.
+
+Both are computed in the judge's process only. Running ``Model`` in fp64 needs more than fp64 weights: its source
+casts (``.to(torch.float32)``, ``.float()``, ``dtype=torch.float32``), and each such cast is neutralised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_LOW = (torch.float16, torch.bfloat16, torch.float32)
+_CASTS = {"float", "half", "bfloat16", "double"}
+_PRODUCTS = {
+    "linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "__matmul__", "__rmatmul__", "conv1d",
+    "scaled_dot_product_attention",
+}  # fmt: skip
+_GROUPED = {"_grouped_mm", "grouped_mm"}
+
+# A weight larger than this stays in its dtype and is widened in row chunks: lm_head in fp64 would take 1.2 GB.
+BIG_WEIGHT = 1 << 24
+_CHUNK_ROWS = 8192
+
+
+class DoublePrecision(TorchFunctionMode):
+    """Runs everything inside in fp64: casts to lower float types become casts to fp64.
+
+    Products with a weight above ``BIG_WEIGHT`` elements are computed in row chunks; for 16-bit weights the chunks
+    are fp32, whose rounding is ten thousand times finer than the outputs it is compared with.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        kwargs = dict(kwargs or {})
+        if name in _CASTS and args and isinstance(args[0], torch.Tensor):
+            return args[0].to(torch.float64)
+        if name in ("to", "type"):
+            args = tuple(_widened_dtype(argument) for argument in args)
+        if "dtype" in kwargs:
+            kwargs["dtype"] = _widened_dtype(kwargs["dtype"])
+        if name == "linear" and args[1].numel() > BIG_WEIGHT and args[1].dtype in _LOW:
+            return _chunked_linear(args[0], args[1], args[2] if len(args) > 2 else kwargs.get("bias"))
+        if name in _GROUPED:
+            return _grouped(args[0].double(), args[1], kwargs.get("offs", args[2] if len(args) > 2 else None))
+        if name in _PRODUCTS:
+            args = tuple(_widened(argument) for argument in args)
+            kwargs = {key: _widened(value) for key, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
+    """A model's result as a flat tuple of tensors."""
+    if isinstance(result, torch.Tensor):
+        return (result,)
+    return tuple(tensor for item in result for tensor in as_tuple(item))
+
+
+def widen(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Weights for the fp64 model; big ones are kept as they are (see :class:`DoublePrecision`)."""
+    return {
+        name: weight.double() if weight.dtype in _LOW and weight.numel() <= BIG_WEIGHT else weight
+        for name, weight in weights.items()
+    }
+
+
+def exact_outputs(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The double-precision answer of a model whose weights were widened."""
+    wide = [tensor.double() if tensor.dtype in _LOW else tensor for tensor in inputs]
+    with torch.no_grad(), DoublePrecision():
+        return tuple(tensor.detach() for tensor in as_tuple(model(*wide)))
+
+
+def eager_outputs(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Eager's answer at the task's dtype."""
+    with torch.no_grad():
+        return tuple(tensor.detach() for tensor in as_tuple(model(*inputs)))
+
+
+def _widened_dtype(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _LOW else value
+
+
+def _widened(value: Any) -> Any:
+    return value.double() if isinstance(value, torch.Tensor) and value.dtype in _LOW else value
+
+
+def _chunked_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    middle = torch.float32 if weight.dtype in (torch.bfloat16, torch.float16) else torch.float64
+    result = torch.empty((*x.shape[:-1], weight.shape[0]), dtype=torch.float64)
+    x = x.to(middle)
+    for start in range(0, weight.shape[0], _CHUNK_ROWS):
+        rows = weight[start : start + _CHUNK_ROWS].to(middle)
+        result[..., start : start + _CHUNK_ROWS] = x @ rows.transpose(0, 1)
+    return result if bias is None else result + bias
+
+
+def _grouped(x: torch.Tensor, weight: torch.Tensor, offsets: torch.Tensor | None) -> torch.Tensor:
+    """``grouped_mm`` of [tokens, k] with [groups, k, n]; ``offsets`` are the groups' end rows."""
+    if x.dim() == 3 and weight.dim() == 3:
+        return torch.bmm(x, weight.double())
+    if offsets is None or x.dim() != 2 or weight.dim() != 3:
+        raise NotImplementedError("this form of grouped_mm has no fp64 oracle")
+    parts, start = [], 0
+    for group, end in enumerate(offsets.tolist()):
+        parts.append(x[start:end] @ weight[group].double())
+        start = end
+    parts.append(torch.zeros((x.shape[0] - start, weight.shape[2]), dtype=torch.float64))
+    return torch.cat(parts)

@@ -1,0 +1,41 @@
+"""What a judge is told: the profile, the limits and how long to measure. Part of every stored verdict's key."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Profile(StrEnum):
+    """Which numerical rule decides; see :mod:`optimizer.judge.tolerance`."""
+
+    STRICT = "strict"  # against fp64, as a multiple of eager's own error: grafts into a model
+    PAPER = "paper"  # 99 % of elements within atol + rtol: KernelBench's rule
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """Settings of one judge. Seconds are wall-clock, bytes are bytes.
+
+    ``timed_workloads`` empty means all decode workloads of the task, or all workloads if it has none. ``seed``
+    None draws every trial from the system's entropy. With one thread, times are CPU time; with more, wall time.
+    """
+
+    timed_workloads: tuple[str, ...] = ()
+    profile: Profile = Profile.STRICT
+    threads: int = 1
+    trials: int = 5
+    seed: int | None = None
+    timing: bool = True
+    run_limit_s: float = 20.0  # all checks and timings of one candidate
+    load_limit_s: float = 5.0
+    build_limit_s: float = 30.0
+    timing_seconds: float = 0.5  # wanted measuring time per timed workload
+    memory_bytes: int = 768 << 20  # what cache-defeating copies may take beyond one of each tensor
+    cache_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.trials < 2:
+            raise ValueError(
+                f"trials is {self.trials}; at least 2 are needed, one of them with changed weights"
+            )
+        if self.threads < 1:
+            raise ValueError(f"threads is {self.threads}; at least 1 is needed")

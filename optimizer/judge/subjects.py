@@ -1,0 +1,298 @@
+"""What one judge measures against, prepared once per task: memory, trial inputs, right answers, eager models.
+
+Vocabulary. A *subject* is one workload under judgement, or the held-out one. Its *check region* holds the trials, its
+*timing region* (timed subjects only) the slots of timed batches. Weights exist in several copies of different values:
+timed calls rotate over them so that they come from memory, as in a model with many layers.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from extractor.schema import Phase, TensorSpec, Workload
+from extractor.task import Task
+from optimizer.judge.arena import Arena, Layout, Region, place
+from optimizer.judge.draws import Refresher, WeightChange, copy_into, draw_trial, fill_weights
+from optimizer.judge.heldout import held_out_workload
+from optimizer.judge.oracle import eager_outputs, exact_outputs, widen
+from optimizer.judge.settings import JudgeSettings
+from optimizer.judge.tolerance import Allowance, Truth
+from optimizer.machine import MachineFacts
+
+# Copies together exceed the last-level cache this many times.
+CACHE_MULTIPLE = 3
+MAX_COPIES = 64
+MAX_SLOTS = 256
+# A timed batch should last this long, so that waking the worker (about 10 us, subtracted) hardly matters.
+BATCH_SECONDS = 2e-3
+# Activations of a call smaller than this stay in cache between producer and consumer in a model, and here.
+COLD_ACTIVATION_BYTES = 128 << 10
+# Truths of one workload may take this much memory; beyond, it gets fewer trials (at least two).
+TRUTH_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side (inputs or outputs) of a subject: where the trials and the timed slots lie."""
+
+    check: Region
+    timing: Region | None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One workload under judgement with everything known about it. ``eager_seconds`` is a rough first measurement."""
+
+    workload: Workload
+    timed: bool
+    trials: int
+    eager_seconds: float
+    inputs: Side
+    outputs: Side
+    truths: tuple[tuple[Truth, ...], ...]  # per trial, per output; the last trial is under changed weights
+    allowances: tuple[Allowance, ...]
+    refresher: Refresher | None
+
+    @property
+    def id(self) -> str:
+        return self.workload.id
+
+
+class Subjects:
+    """All subjects of one task with the memory they live in.
+
+    Opening draws weights and trials and computes the right answers: from tenths of a second to a few seconds for a
+    large lm_head. Extra memory: the copies (see ``JudgeSettings.memory_bytes``) plus one of each tensor.
+    """
+
+    def __init__(self, task: Task, settings: JudgeSettings, machine: MachineFacts) -> None:
+        self.task = task
+        self._settings = settings
+        self._machine = machine
+        seed = random.SystemRandom().getrandbits(62) if settings.seed is None else settings.seed
+        self.dice = random.Random(seed)
+        self._generator = torch.Generator().manual_seed(self.dice.getrandbits(62))
+        self._arenas: list[Arena] = []
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for arena in self._arenas:
+            arena.close()
+
+    def _open(self) -> None:
+        self._open_weights()
+        drafts = [self._draft(workload, timed) for workload, timed in self._workloads()]
+        held_out = held_out_workload(self.task.spec)
+        if held_out is not None:
+            draft = self._try_draft(held_out)
+            drafts += [draft] if draft else []
+        input_regions, output_regions = [], []
+        input_end = output_end = 0
+        for draft in drafts:
+            for slots in (draft.trials, draft.slots):
+                inputs = place(_layouts(draft.workload.inputs), input_end, slots)
+                outputs = place(_layouts(draft.workload.outputs), output_end, slots)
+                input_regions.append(inputs)
+                output_regions.append(outputs)
+                input_end, output_end = inputs.end, outputs.end
+        self.inputs = self._arena("kernelgraft-inputs", input_end)
+        self.outputs = self._arena("kernelgraft-outputs", output_end)
+        for region in input_regions:
+            self.inputs.poison(region)
+        subjects = []
+        for index, draft in enumerate(drafts):
+            pair = slice(2 * index, 2 * index + 2)
+            subjects.append(self._subject(draft, input_regions[pair], output_regions[pair]))
+        self.subjects = tuple(self._with_truths(subjects))
+        self.inputs.seal()
+        self.weights.seal()
+
+    def _arena(self, name: str, size: int) -> Arena:
+        arena = Arena(name, size)
+        self._arenas.append(arena)
+        return arena
+
+    def _open_weights(self) -> None:
+        specs = self.task.spec.weights
+        layouts = [Layout(spec.attribute, spec.shape, _dense(spec.shape), spec.dtype) for spec in specs]
+        one = place(layouts, 0, 1)
+        self.weight_bytes = sum(placed.span for placed in one.tensors)
+        self.copies = self._copies()
+        self.weight_region = place(layouts, 0, self.copies)
+        self.weights = self._arena("kernelgraft-weights", self.weight_region.end)
+        self.weights.poison(self.weight_region)
+        fill_weights(specs, self.weights, self.weight_region, self._generator, self.dice)
+        self.models = [self._model(copy) for copy in range(self.copies)]
+        self.change = WeightChange(self.weights.slot(self.weight_region, 0), self.dice) if specs else None
+
+    def _copies(self) -> int:
+        if not self.weight_bytes:
+            return 1
+        wanted = -(-CACHE_MULTIPLE * self._machine.l3_bytes // self.weight_bytes)
+        affordable = max(1, self._settings.memory_bytes // self.weight_bytes)
+        return max(1, min(wanted, affordable, MAX_COPIES))
+
+    def _model(self, copy: int) -> torch.nn.Module:
+        model = self.task.reference()
+        self.task.load_weights_into(model, self._weights_of(copy))
+        return model
+
+    def _weights_of(self, copy: int) -> dict[str, torch.Tensor]:
+        views = self.weights.slot(self.weight_region, copy)
+        return {spec.attribute: view for spec, view in zip(self.task.spec.weights, views, strict=True)}
+
+    def _workloads(self) -> list[tuple[Workload, bool]]:
+        spec = self.task.spec
+        decode = tuple(w.id for w in spec.workloads if w.phase is Phase.DECODE)
+        timed = self._settings.timed_workloads or decode or tuple(w.id for w in spec.workloads)
+        return [(workload, workload.id in timed) for workload in spec.workloads]
+
+    def _draft(self, workload: Workload, timed: bool) -> _Draft:
+        trial = draw_trial(self.task, workload, self._generator)
+        outputs = eager_outputs(self.models[0], trial)
+        if not workload.outputs:
+            workload = workload.model_copy(
+                update={"outputs": tuple(_spec_of(o, i) for i, o in enumerate(outputs))}
+            )
+        seconds = _quick_seconds(self.models[0], trial)
+        truth_bytes = sum(output.numel() * 12 for output in outputs)
+        trials = max(2, min(self._settings.trials, TRUTH_BYTES // max(truth_bytes, 1)))
+        slots = self._slots(workload, seconds) if timed and self._settings.timing else 0
+        return _Draft(workload, timed, trials, seconds, slots)
+
+    def _try_draft(self, workload: Workload) -> _Draft | None:
+        """The held-out draft, or None if the reference does not run on it: then the scaling guessed wrong."""
+        try:
+            return self._draft(workload, timed=False)
+        except (RuntimeError, ValueError, IndexError):
+            return None
+
+    def _slots(self, workload: Workload, seconds: float) -> int:
+        moved = sum(_layout(spec).storage_elements * torch_item(spec) for spec in workload.inputs)
+        moved += sum(_layout(spec).storage_elements * torch_item(spec) for spec in workload.outputs)
+        wanted = max(self.copies, int(BATCH_SECONDS / max(seconds, 1e-7)) + 1)
+        if moved >= COLD_ACTIVATION_BYTES:
+            wanted = max(wanted, -(-CACHE_MULTIPLE * self._machine.l3_bytes // moved))
+        affordable = max(1, self._settings.memory_bytes // 2 // max(moved, 1))
+        slots = min(wanted, affordable, MAX_SLOTS)
+        return max(slots - slots % self.copies, min(slots, self.copies))
+
+    def _subject(self, draft: _Draft, inputs: Sequence[Region], outputs: Sequence[Region]) -> Subject:
+        for slot in range(draft.trials):
+            trial = draw_trial(self.task, draft.workload, self._generator)
+            copy_into(self.inputs.slot(inputs[0], slot), trial)
+        refresher = None
+        if draft.slots:
+            refresher = Refresher.prepare(self.task, draft.workload, self.inputs, inputs[1], self._generator)
+        return Subject(
+            workload=draft.workload,
+            timed=draft.timed,
+            trials=draft.trials,
+            eager_seconds=draft.seconds,
+            inputs=Side(inputs[0], inputs[1] if draft.slots else None),
+            outputs=Side(outputs[0], outputs[1] if draft.slots else None),
+            truths=(),
+            allowances=(),
+            refresher=refresher,
+        )
+
+    def _with_truths(self, subjects: Sequence[Subject]) -> list[Subject]:
+        """Right answers: all trials but the last under the first weights, the last under changed ones."""
+        truths: list[list[tuple[Truth, ...]]] = [[] for _ in subjects]
+        self._append_truths(subjects, truths, last=False)
+        if self.change is not None:
+            self.change.apply()
+        try:
+            self._append_truths(subjects, truths, last=True)
+        finally:
+            if self.change is not None:
+                self.change.restore()
+        result = []
+        for subject, trials in zip(subjects, truths, strict=True):
+            allowances = tuple(Allowance.of(outputs) for outputs in zip(*trials, strict=True))
+            fields = subject.__dict__ | {"truths": tuple(trials), "allowances": allowances}
+            result.append(Subject(**fields))
+        return result
+
+    def _append_truths(
+        self, subjects: Sequence[Subject], truths: list[list[tuple[Truth, ...]]], *, last: bool
+    ) -> None:
+        wide = self.task.reference()
+        self.task.load_weights_into(wide, widen(self._weights_of(0)))
+        for subject, trials in zip(subjects, truths, strict=True):
+            chosen = range(subject.trials - 1, subject.trials) if last else range(subject.trials - 1)
+            for slot in chosen:
+                inputs = self.inputs.slot(subject.inputs.check, slot)
+                exact = exact_outputs(wide, inputs)
+                eager = eager_outputs(self.models[0], inputs)
+                trials.append(tuple(_truth(a, b) for a, b in zip(exact, eager, strict=True)))
+
+
+@dataclass(frozen=True)
+class _Draft:
+    workload: Workload
+    timed: bool
+    trials: int
+    seconds: float
+    slots: int
+
+
+def _truth(exact: torch.Tensor, eager: torch.Tensor) -> Truth:
+    """fp64 answers of 16-bit tasks are kept as fp32: half the memory, and still far finer than their rounding."""
+    if eager.dtype in (torch.bfloat16, torch.float16):
+        exact = exact.float()
+    return Truth(exact=exact.contiguous(), eager=eager.clone())
+
+
+def _layout(spec: TensorSpec) -> Layout:
+    key = spec.name if spec.alias_group is None else f"storage{spec.alias_group}"
+    return Layout(key, spec.shape, spec.stride, spec.dtype, spec.storage_offset)
+
+
+def _layouts(specs: Sequence[TensorSpec]) -> list[Layout]:
+    return [_layout(spec) for spec in specs]
+
+
+def _spec_of(output: torch.Tensor, index: int) -> TensorSpec:
+    return TensorSpec(
+        name=f"output{index}",
+        shape=tuple(output.shape),
+        stride=tuple(output.stride()),
+        dtype=str(output.dtype).removeprefix("torch."),
+    )
+
+
+def torch_item(spec: TensorSpec) -> int:
+    """Bytes of one element."""
+    from optimizer.languages.abi import ITEM_BYTES
+
+    return ITEM_BYTES[spec.dtype]
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def _quick_seconds(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> float:
+    """Best of three eager calls on this thread's CPU clock."""
+    best = float("inf")
+    with torch.no_grad():
+        for _ in range(3):
+            start = time.thread_time()
+            model(*inputs)
+            best = min(best, time.thread_time() - start)
+    return best

@@ -1,0 +1,227 @@
+"""Time a candidate against PyTorch eager: interleaved, cold weights, fresh inputs, clocks read from outside.
+
+A *batch* calls one side once on every slot of the timing region. Batches go reference, candidate, candidate, reference
+(ABBA); both sides see the same inputs, and each batch of the candidate is checked call by call against eager's
+answers, so a time exists only for work that was done. Eager runs in the judge's own process: the same memory, the same
+core and the same kind of clock (CPU time) as the candidate, without anything of it in the candidate's process.
+
+What a call costs beyond the kernel is charged on both sides. Eager's time includes its own dispatch, as in the
+model. The candidate's loop has no Python in it, so the cost of calling it from the model, measured on an empty kernel
+with the same tensors, is added. What is subtracted from the candidate is only the cost of commanding its
+process, measured on empty batches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import random
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from optimizer.judge.checks import Checker, unwritten
+from optimizer.judge.oracle import as_tuple
+from optimizer.judge.remote import CandidateFault, Run, Worker
+from optimizer.judge.subjects import Subject, Subjects
+from optimizer.judge.verdict import Outcome, Quantiles
+from optimizer.languages.cpp_call import BoundKernel
+
+MIN_CYCLES, MAX_CYCLES = 3, 8  # of four batches: 6 to 16 samples a side
+HOPELESS = 0.7  # a candidate slower than this after MIN_CYCLES is not measured further
+EMPTY_BATCHES = 5
+OVERHEAD_CALLS = 200
+# Of a batch's wall time, at most this share (plus a fixed part for waking up) may be neither running nor queueing.
+IDLE_SHARE, IDLE_NS = 0.3, 3_000_000
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Both sides' microseconds per call."""
+
+    reference: Quantiles
+    candidate: Quantiles
+
+
+class Eager:
+    """The reference side: eager calls of one subject on every slot of its timing region."""
+
+    def __init__(self, subjects: Subjects, subject: Subject, threads: int) -> None:
+        region = subject.inputs.timing
+        assert region is not None
+        self._calls = [
+            (subjects.models[slot % subjects.copies].forward, tuple(subjects.inputs.slot(region, slot)))
+            for slot in range(region.slots)
+        ]
+        self._clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
+
+    def batch(self) -> tuple[float, list[object]]:
+        """Microseconds per call, and every call's result."""
+        kept: list[object] = []
+        keep = kept.append
+        with torch.no_grad():
+            start = self._clock()
+            for forward, inputs in self._calls:
+                keep(forward(*inputs))
+            spent = self._clock() - start
+        return spent / 1000 / len(self._calls), kept
+
+
+@dataclass(frozen=True)
+class Timer:
+    """Times one loaded, checked candidate. ``call_overhead`` maps subject ids to microseconds per call."""
+
+    subjects: Subjects
+    checker: Checker
+    call_overhead: dict[str, float]
+
+    @property
+    def _worker(self) -> Worker:
+        return self.checker.worker
+
+    def time(self, index: int, subject: Subject) -> Timed:
+        """Measure one timed subject. Raises CandidateFault if a timed call is wrong or the clocks disagree."""
+        settings, dice = self.checker.settings, self.subjects.dice
+        eager = Eager(self.subjects, subject, settings.threads)
+        with _one_core(self._worker, settings.threads):
+            started = time.monotonic()
+            idle_cost = self._empty_cost(index)
+            self._pair(index, subject, eager, idle_cost, dice)  # warm-up, checked but not counted
+            mine: list[float] = []
+            theirs: list[float] = []
+            for cycle in range(MAX_CYCLES):
+                for reference_first in (True, False):
+                    reference, candidate = self._pair(index, subject, eager, idle_cost, dice, reference_first)
+                    theirs.append(reference)
+                    mine.append(candidate)
+                if cycle + 1 < MIN_CYCLES:
+                    continue
+                slow = statistics.median(theirs) < HOPELESS * statistics.median(mine)
+                if slow or time.monotonic() - started > settings.timing_seconds:
+                    break
+        return Timed(quantiles(theirs), quantiles(mine))
+
+    def _pair(
+        self,
+        index: int,
+        subject: Subject,
+        eager: Eager,
+        idle_cost: float,
+        dice: random.Random,
+        reference_first: bool = True,
+    ) -> tuple[float, float]:
+        """One batch of each side on the same fresh inputs: microseconds per call of reference and candidate."""
+        assert subject.refresher is not None
+        subject.refresher.refresh(dice)
+        if reference_first:
+            reference, results = eager.batch()
+            candidate = self._candidate_batch(index, subject, idle_cost)
+        else:
+            candidate = self._candidate_batch(index, subject, idle_cost)
+            reference, results = eager.batch()
+        self._verify(subject, results)
+        return reference, candidate
+
+    def _candidate_batch(self, index: int, subject: Subject, idle_cost: float) -> float:
+        region = subject.outputs.timing
+        assert region is not None
+        self.subjects.outputs.poison(region)
+        place = f"workload {subject.id}"
+        checker = self.checker
+        run = self._worker.run(
+            2 * index + 1, 0, region.slots, checker.deadline.left, f"being timed on {place}"
+        )
+        if not checker.served(run, subject, place):
+            raise CandidateFault(Outcome.UNSUPPORTED, f"{place}: it declined while being timed")
+        single = checker.settings.threads == 1
+        if single:
+            _cross_check(run, place)
+        spent = (run.cpu_ns if single else run.wall_ns) - idle_cost
+        return max(spent, 0.0) / 1000 / region.slots + self.call_overhead[subject.id]
+
+    def _verify(self, subject: Subject, results: list[object]) -> None:
+        """Every timed call's outputs against eager's. Raises CandidateFault."""
+        region, arena = subject.outputs.timing, self.subjects.outputs
+        assert region is not None
+        place = f"workload {subject.id}, a timed call on fresh inputs"
+        if arena.damaged_gap(region, region.slots) is not None:
+            raise CandidateFault(Outcome.WRONG, f"{place}: it writes outside its outputs")
+        columns = zip(*(as_tuple(result) for result in results), strict=True)
+        for number, (column, allowance) in enumerate(zip(columns, subject.allowances, strict=True)):
+            got, expected = arena.stacked(region, number), torch.stack(column)
+            if got.dtype == torch.bool:
+                got, expected = got.view(torch.uint8), expected.to(torch.uint8)
+            if problem := allowance.problem(got, expected):
+                problem = unwritten(got, problem)
+                raise CandidateFault(Outcome.WRONG, f"{place}, output {number}: {problem}")
+
+    def _empty_cost(self, index: int) -> float:
+        """Nanoseconds of a batch of no calls: what commanding the worker costs."""
+        single = self.checker.settings.threads == 1
+        left = self.checker.deadline.left
+        self._worker.run(2 * index + 1, 0, 0, left, "being prepared")
+        runs = [self._worker.run(2 * index + 1, 0, 0, left, "being prepared") for _ in range(EMPTY_BATCHES)]
+        return statistics.median(run.cpu_ns if single else run.wall_ns for run in runs)
+
+
+def quantiles(samples: list[float]) -> Quantiles:
+    """p20, median and p80 by linear interpolation."""
+    ordered = sorted(samples)
+
+    def at(share: float) -> float:
+        position = share * (len(ordered) - 1)
+        low = int(position)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+    return Quantiles(p20=at(0.2), median=at(0.5), p80=at(0.8), samples=tuple(round(s, 4) for s in samples))
+
+
+def call_overhead(empty: BoundKernel, inputs: list[torch.Tensor]) -> float:
+    """Microseconds of CPU time a call of an empty kernel takes in this process: checks, pointers, fresh outputs."""
+    best = float("inf")
+    for _ in range(3):
+        start = time.thread_time_ns()
+        for _ in range(OVERHEAD_CALLS):
+            empty(*inputs)
+        best = min(best, (time.thread_time_ns() - start) / OVERHEAD_CALLS)
+    return best / 1000
+
+
+def _cross_check(run: Run, place: str) -> None:
+    """CPU time is within the wall's, and a busy worker runs or queues, it does not sleep. Raises CandidateFault."""
+    if run.cpu_ns > 1.05 * run.wall_ns + IDLE_NS:
+        raise CandidateFault(Outcome.IMPLAUSIBLE, f"{place}: it used more CPU time than the wall clock has")
+    if run.waiting_ns >= 0:
+        idle = run.wall_ns - run.cpu_ns - run.waiting_ns
+        if idle > IDLE_SHARE * run.wall_ns + IDLE_NS:
+            raise CandidateFault(
+                Outcome.IMPLAUSIBLE,
+                f"{place}: it was idle for {idle / 1e6:.1f} of {run.wall_ns / 1e6:.1f} ms; "
+                "a kernel computes, and does not wait or have work done elsewhere",
+            )
+
+
+@contextmanager
+def _one_core(worker: Worker, threads: int) -> Iterator[None]:
+    """With one thread, keep both sides on the core this thread is on: same caches, same clock rate."""
+    if threads > 1:
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    core = ctypes.CDLL(None).sched_getcpu()
+    if core not in allowed:
+        yield
+        return
+    worker.pin(core)
+    try:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {core})
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)

@@ -1,0 +1,223 @@
+"""The numerical rules. Every threshold of correctness is in this file.
+
+``strict`` compares with the double-precision answer ``r``, knowing eager's own answer ``e`` at the task's dtype:
+
+- root mean square over the output: ``rms(c - r) <= K * max(rms(e - r), floor * rms(r))`` with K = 2 for 16-bit
+  tasks and 4 for fp32. A bf16 kernel that drops one of 1024 products, accumulates in bf16 or quantises its
+  weights to 8 bits lies beyond it; one that sums in another order does not.
+- each element, by rows (last axis): ``|c - r| <= 4 * max(largest |e - r| of the row, floor * max(|r|, row's rms))``
+  (8 for fp32), so that a wrong row among many right ones is seen.
+- ``floor`` is what correct rounding costs: 2^-9 for bf16, 2^-12 for fp16 (half a unit in the last place); 2^-20
+  for fp32 (8 units: another summation order is no error).
+- integers and booleans equal eager's or the double-precision answer, element by element.
+- NaN and infinities lie where eager has them.
+
+``paper`` is KernelBench's: 99 % of the elements within ``atol + rtol * |e|``, and relative L1 and L2 error at most 0.01
+for fp32 (for 16-bit tasks, at most that or twice eager's own).
+
+Timed calls have fresh inputs, too many for double precision; they are compared with eager's answers under the sum of
+both allowances (see :class:`Allowance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from extractor.schema import Tolerance
+from optimizer.judge.settings import Profile
+
+RMS_MULTIPLE = {torch.bfloat16: 2.0, torch.float16: 2.0, torch.float32: 4.0}
+ELEMENT_MULTIPLE = {torch.bfloat16: 4.0, torch.float16: 4.0, torch.float32: 8.0}
+FLOOR = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12, torch.float32: 2.0**-20}
+PAPER_SHARE = 0.99
+PAPER_RELATIVE = 0.01
+# Fresh inputs of timed calls are other draws than those eager's error was measured on: its largest element may grow.
+DRAW_SLACK = 2.0
+# Integers may flip where eager's rounding ties; of timed calls, at most this share may differ from eager.
+INTEGER_FLIPS = 0.02
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``error`` is the candidate's rms error over eager's own (floored); ``problem`` is empty if it is allowed."""
+
+    error: float
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """One output of one trial: the double-precision answer and eager's."""
+
+    exact: torch.Tensor
+    eager: torch.Tensor
+
+    @property
+    def is_float(self) -> bool:
+        return self.eager.dtype.is_floating_point
+
+    def compare(self, got: torch.Tensor, profile: Profile, tolerance: Tolerance) -> Comparison:
+        """Judge one output; shape and dtype are right already."""
+        if not self.is_float:
+            wrong = (got != self.eager) & (got != self.exact.to(got.dtype))
+            share = float(wrong.double().mean()) if got.numel() else 0.0
+            return Comparison(0.0, _where(wrong, got, self.eager, f"{share:.1%} of the elements differ"))
+        finite = torch.isfinite(self.eager)
+        if problem := _finite_problem(got, self.eager, finite):
+            return Comparison(float("inf"), problem)
+        if profile is Profile.PAPER:
+            return self._paper(got, finite, tolerance)
+        return self._strict(got, finite)
+
+    def _strict(self, got: torch.Tensor, finite: torch.Tensor) -> Comparison:
+        dtype = self.eager.dtype
+        floor, wide = FLOOR.get(dtype, 0.0), self.exact.dtype
+        exact = torch.where(finite, self.exact, 0)
+        error = _rows(torch.where(finite, got.to(wide) - exact, 0).abs())
+        own = _rows(torch.where(finite, self.eager.to(wide) - exact, 0).abs())
+        rows = _rows(exact)
+        allowed_rms = max(_rms(own), floor * _rms(rows))
+        ratio = _rms(error) / allowed_rms if allowed_rms else (0.0 if not bool(error.any()) else float("inf"))
+        limit = RMS_MULTIPLE.get(dtype, 2.0)
+        level = rows.square().mean(-1, keepdim=True).sqrt()
+        bound = torch.maximum(own.amax(-1, keepdim=True), floor * torch.maximum(rows.abs(), level))
+        outside = (error > ELEMENT_MULTIPLE.get(dtype, 4.0) * bound).view(got.shape)
+        problem = ""
+        if ratio > limit:
+            share = float(outside.double().mean())
+            problem = _where(outside if share else error.view(got.shape) == error.max(), got, self.exact, "")
+            problem = f"its error is {ratio:.3g} times eager's own against fp64 (allowed: {limit:g}){problem}"
+        elif bool(outside.any()):
+            share = float(outside.double().mean())
+            problem = _where(
+                outside, got, self.exact, f"{share:.2%} of the elements are outside eager's error"
+            )
+        return Comparison(ratio, problem)
+
+    def _paper(self, got: torch.Tensor, finite: torch.Tensor, tolerance: Tolerance) -> Comparison:
+        wide = torch.float64
+        reference = torch.where(finite, self.eager.to(wide), 0)
+        error = torch.where(finite, got.to(wide) - reference, 0).abs()
+        inside = error <= tolerance.atol + tolerance.rtol * reference.abs()
+        share = float(inside.double().mean()) if got.numel() else 1.0
+        if share < PAPER_SHARE:
+            text = f"{share:.2%} of the elements are within tolerance (needed: {PAPER_SHARE:.0%})"
+            return Comparison(0.0, _where(~inside, got, self.eager, text))
+        own = (torch.where(finite, self.exact.to(wide) - reference, 0)).abs()
+        for name, mine, eagers, size in (
+            ("L1", error.sum(), own.sum(), reference.abs().sum()),
+            ("L2", error.norm(), own.norm(), reference.norm()),
+        ):
+            allowed = PAPER_RELATIVE * float(size)
+            if self.eager.dtype in (torch.bfloat16, torch.float16):
+                allowed = max(allowed, 2 * float(eagers))
+            if float(mine) > allowed:
+                return Comparison(
+                    0.0, f"its relative {name} error is {float(mine) / max(float(size), 1e-30):.3g}"
+                )
+        return Comparison(0.0)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How far one output of a timed call may be from eager's, relative to that answer's own size."""
+
+    rms: float
+    element: float
+    is_float: bool
+
+    @classmethod
+    def of(cls, truths: Iterable[Truth]) -> Allowance:
+        """From the trials of one output: candidate's allowance plus eager's own error, by the triangle inequality."""
+        rms = element = 0.0
+        is_float = True
+        for truth in truths:
+            is_float = truth.is_float
+            if not is_float:
+                continue
+            dtype, wide = truth.eager.dtype, truth.exact.dtype
+            floor = FLOOR.get(dtype, 0.0)
+            finite = torch.isfinite(truth.eager)
+            exact = torch.where(finite, truth.exact, 0)
+            own = _rows(torch.where(finite, truth.eager.to(wide) - exact, 0).abs())
+            rows = _rows(exact)
+            level = rows.square().mean(-1).sqrt()
+            relative = torch.where(level > 0, own.amax(-1) / level.clamp_min(1e-30), 0.0)
+            size = _rms(rows)
+            own_rms = max(_rms(own) / size if size else 0.0, floor)
+            own_element = max(float(relative.max()) if relative.numel() else 0.0, floor)
+            rms = max(rms, (RMS_MULTIPLE.get(dtype, 2.0) + 1.0) * own_rms)
+            element = max(element, DRAW_SLACK * (ELEMENT_MULTIPLE.get(dtype, 4.0) + 1.0) * own_element)
+        return cls(rms, element, is_float)
+
+    def problem(self, got: torch.Tensor, eager: torch.Tensor) -> str:
+        """Judge a stack ``[calls, *shape]`` of one output; empty if every call is allowed."""
+        if not self.is_float:
+            wrong = got != eager
+            share = float(wrong.double().mean()) if got.numel() else 0.0
+            if share <= INTEGER_FLIPS:
+                return ""
+            return _where(wrong, got, eager, f"{share:.1%} of the elements differ from eager's")
+        finite = torch.isfinite(eager)
+        if problem := _finite_problem(got, eager, finite):
+            return problem
+        calls = eager.shape[0]
+        expected = torch.where(finite, eager.float(), 0)
+        error = torch.where(finite, got.float() - expected, 0).abs()
+        flat_error, flat = error.reshape(calls, -1), expected.reshape(calls, -1)
+        relative = flat_error.norm(dim=1) / flat.norm(dim=1).clamp_min(1e-30)
+        rows, row_errors = _rows(expected), _rows(error)
+        level = rows.square().mean(-1, keepdim=True).sqrt()
+        # An element far above its row's level rounds at its own scale.
+        outside = row_errors > self.element * torch.maximum(level, rows.abs())
+        if bool((relative > self.rms).any()):
+            worst = float(relative.max())
+            where = _where(error == error.max(), got, eager, "")
+            return f"its relative error is {worst:.3g} (allowed: {self.rms:.2g}){where}"
+        if bool(outside.any()):
+            return _where(outside.view(got.shape), got, eager, "an element is outside eager's error")
+        return ""
+
+
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
+    """As [rows, last axis]; short rows are taken together, since the largest of few errors says little."""
+    if tensor.dim() < 2 or tensor.shape[-1] < 16:
+        return tensor.reshape(1, -1)
+    return tensor.reshape(-1, tensor.shape[-1])
+
+
+def _rms(tensor: torch.Tensor) -> float:
+    return float(tensor.double().square().mean().sqrt()) if tensor.numel() else 0.0
+
+
+def _finite_problem(got: torch.Tensor, eager: torch.Tensor, finite: torch.Tensor) -> str:
+    wrong = torch.isfinite(got) != finite
+    if bool(wrong.any()):
+        return _where(
+            wrong,
+            got,
+            eager,
+            f"{int(wrong.sum())} elements are NaN or infinite where eager's are not, or not where they are",
+        )
+    if not bool(finite.all()):
+        same = (torch.isnan(got) == torch.isnan(eager)) & (torch.isnan(got) | finite | (got == eager))
+        if not bool(same.all()):
+            return _where(~same, got, eager, "NaN and infinity are not where eager has them")
+    return ""
+
+
+def _where(wrong: torch.Tensor, got: torch.Tensor, expected: torch.Tensor, text: str) -> str:
+    """``text`` with the first wrong element, or empty if nothing is wrong."""
+    places = wrong.nonzero()
+    if not len(places):
+        return ""
+    index = tuple(int(part) for part in places[0])
+    first, second = got[index].item(), expected[index].item()
+    return f"{text}; at {list(index)} it is {_number(first)}, expected {_number(second)}"
+
+
+def _number(value: float | int | bool) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
