@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 from extractor.errors import KernelgraftError, UsageError
 from extractor.families import Family
 from extractor.progress import Progress, SilentProgress, stage
-from extractor.run_folder import RunFolder
+from extractor.run_folder import RunFolder, read_json
 from extractor.schema import Phase, Workload
 from extractor.task import Task, load_tasks
 from optimizer.candidate import Candidate, Language
 from optimizer.conversation import DEFAULT_LIMIT, Briefing
 from optimizer.grafts import GraftFile, GraftRecord
+from optimizer.headroom import still_to_give
 from optimizer.judge.verdict import Verdict
 from optimizer.policies.protocol import Policy
 from optimizer.search import Budget, Evaluator, SearchCounts, SearchEnd, SearchResult, search_task
@@ -56,6 +57,7 @@ class Machine:
     key: str
     facts: str = ""
     compiler: str = ""  # another compiler makes other machine code, so verdicts do not carry over
+    bandwidth: float | None = None  # bytes per second from memory to one thread
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def optimize(
     with RunStore.open(run.path) as store:
         if not resume:
             _refuse_used(store, [plan.key for plan in plans])
-        plans.sort(key=lambda plan: _still_to_give(store, plan), reverse=True)
+        plans = _in_order(run, store, plans, here)
         reports: list[TaskReport] = []
         grafts = _Grafts(run, store, everything)
         with stage(watcher, "optimize", len(plans) * budget.total), grafts:
@@ -229,7 +231,7 @@ def this_machine() -> Machine:
         f"one thread reads {facts.memory_bandwidth / 1e9:.1f} GB/s from memory (measured)",
         f"compiler: {compiler or 'none'}",
     )
-    return Machine(facts.key, "\n".join(lines), compiler)
+    return Machine(facts.key, "\n".join(lines), compiler, facts.memory_bandwidth)
 
 
 @dataclass(frozen=True)
@@ -241,9 +243,6 @@ class Plan:
     settings: Any
     settings_json: str
     timed: tuple[str, ...]
-
-    def workload(self, workload_id: str) -> Workload:
-        return self.task.spec.workload(workload_id)
 
 
 def settings_hash(settings_json: str, workloads: Sequence[Workload]) -> str:
@@ -335,14 +334,21 @@ def _refuse_used(store: RunStore, keys: Sequence[SearchKey]) -> None:
         raise NotResumed(path=store.path, turns=turns)
 
 
-def _still_to_give(store: RunStore, plan: Plan) -> float:
-    """Estimate of what a task can still save, as a share of a decode step: share of the step times headroom."""
-    shares = [plan.workload(w).share or 0.0 for w in plan.timed]
-    share = sum(shares) / len(shares)
-    best = best_speedup(store, plan.key)
-    if best is None or best.roofline is None:
-        return share
-    return share / max(best.speedup, 1.0) * (1.0 - min(best.roofline, 1.0))
+def _in_order(run: RunFolder, store: RunStore, plans: Sequence[Plan], machine: Machine) -> list[Plan]:
+    """The plans by what they can still give end to end, most first."""
+    census = None
+    if run.census_path.exists():
+        from extractor.census import Census
+
+        census = read_json(run.census_path, Census)
+
+    def promise(plan: Plan) -> float:
+        best = best_speedup(store, plan.key)
+        return still_to_give(
+            plan.task.spec, plan.timed, best=best, census=census, bandwidth=machine.bandwidth
+        )
+
+    return sorted(plans, key=promise, reverse=True)
 
 
 def _report(store: RunStore, plan: Plan, result: SearchResult, grafts: tuple[GraftRecord, ...]) -> TaskReport:
