@@ -32,8 +32,8 @@ def draw_inputs(
 ) -> list[torch.Tensor]:
     """Fresh inputs of a workload. ``recorded`` supplies the values of inputs whose law is ``recorded``.
 
-    Inputs that share an alias group are views of one storage here too; the values of the first one drawn win
-    where they overlap.
+    Inputs that share an alias group are views of one storage here too; where they overlap, the values of the
+    first one win.
     """
     import torch
 
@@ -43,23 +43,19 @@ def draw_inputs(
         key = spec.name if spec.alias_group is None else spec.alias_group
         spans[key] = max(spans.get(key, 0), storage_span(spec))
     drawn: list[torch.Tensor] = []
+    values: list[torch.Tensor] = []
     angles: dict[str, torch.Tensor] = {}
-    filled: set[int | str] = set()
     for position, spec in enumerate(workload.inputs):
         key = spec.name if spec.alias_group is None else spec.alias_group
         if key not in storages:
             storages[key] = torch.zeros(spans[key], dtype=torch_dtype(spec.dtype))
-        view = torch.as_strided(storages[key], spec.shape, spec.stride, spec.storage_offset)
-        if key not in filled:
-            values = _draw(spec, generator, angles, recorded[position] if recorded else None)
-            if (
-                0 in spec.stride and values.numel() > 1
-            ):  # a broadcast input: the view's own first copy decides
-                _assign_broadcast(view, values)
-            else:
-                view.copy_(values)
-            filled.add(key)
-        drawn.append(view)
+        drawn.append(torch.as_strided(storages[key], spec.shape, spec.stride, spec.storage_offset))
+        values.append(_draw(spec, generator, angles, recorded[position] if recorded else None))
+    for spec, view, fresh in reversed(list(zip(workload.inputs, drawn, values, strict=True))):
+        if 0 in spec.stride and fresh.numel() > 1:  # a broadcast input: the view's own first copy decides
+            _assign_broadcast(view, fresh)
+        else:
+            view.copy_(fresh)
     return drawn
 
 
