@@ -81,7 +81,7 @@ def capture_steps(
     model: PreTrainedModel, phases: Sequence[Phase], batch: int, prompt: int, cache_len: int, seed: int = 0
 ) -> list[StepGraph]:
     """Capture prefill, decode or both (in that order) with one prompt of random token ids drawn with ``seed``."""
-    vocabulary = model.get_input_embeddings().weight.shape[0]
+    vocabulary = int(model.config.get_text_config().vocab_size)
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, vocabulary, (batch, prompt), generator=generator).to(model.device)
     steps: list[StepGraph] = []

@@ -15,19 +15,89 @@ from torch import fx
 
 # Results that may share storage with their first argument.
 _ALIASING = frozenset(
-    "getitem view reshape expand expand_as view_as transpose permute unsqueeze squeeze flatten unflatten to float "
-    "type type_as half bfloat16 double contiguous chunk split unbind narrow select detach dropout t movedim "
-    "swapaxes as_strided diagonal real imag view_as_complex view_as_real broadcast_to tensor_split".split()
+    {
+        "getitem",
+        "view",
+        "reshape",
+        "expand",
+        "expand_as",
+        "view_as",
+        "transpose",
+        "permute",
+        "unsqueeze",
+        "squeeze",
+        "flatten",
+        "unflatten",
+        "to",
+        "float",
+        "type",
+        "type_as",
+        "half",
+        "bfloat16",
+        "double",
+        "contiguous",
+        "chunk",
+        "split",
+        "unbind",
+        "narrow",
+        "select",
+        "detach",
+        "dropout",
+        "t",
+        "movedim",
+        "swapaxes",
+        "as_strided",
+        "diagonal",
+        "real",
+        "imag",
+        "view_as_complex",
+        "view_as_real",
+        "broadcast_to",
+        "tensor_split",
+    }
 )
 # Operators written without the trailing underscore that change their first argument all the same.
 _INPLACE_OPERATORS = frozenset(
-    "setitem iadd isub imul itruediv ifloordiv imod ipow iand ior ixor imatmul".split()
+    {
+        "setitem",
+        "iadd",
+        "isub",
+        "imul",
+        "itruediv",
+        "ifloordiv",
+        "imod",
+        "ipow",
+        "iand",
+        "ior",
+        "ixor",
+        "imatmul",
+    }
 )
 # Functions whose positional `inplace` flag would be True.
-_INPLACE_FLAGGED = frozenset("relu relu6 silu dropout hardtanh leaky_relu elu mish hardswish selu celu".split())
+_INPLACE_FLAGGED = frozenset(
+    {
+        "relu",
+        "relu6",
+        "silu",
+        "dropout",
+        "hardtanh",
+        "leaky_relu",
+        "elu",
+        "mish",
+        "hardswish",
+        "selu",
+        "celu",
+    }
+)
 # State changes that a region must not be moved across.
 _BARRIERS = frozenset(
-    "_enter_autocast _exit_autocast _set_grad_enabled _enter_inference_mode _exit_inference_mode".split()
+    {
+        "_enter_autocast",
+        "_exit_autocast",
+        "_set_grad_enabled",
+        "_enter_inference_mode",
+        "_exit_inference_mode",
+    }
 )
 
 
@@ -94,7 +164,8 @@ def source_line(node: fx.Node) -> str:
 
 def source_text(node: fx.Node) -> str:
     """The source line itself as Dynamo quotes it, or an empty string."""
-    lines = [line.strip() for line in (node.stack_trace or "").splitlines() if line.strip()]
+    lines = [line.strip() for line in (node.stack_trace or "").splitlines()]
+    lines = [line for line in lines if line.strip("^~ ")]  # without the markers under the expression
     return lines[-1] if lines and not lines[-1].startswith("File ") else ""
 
 

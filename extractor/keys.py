@@ -22,8 +22,23 @@ from extractor.regions import Region
 
 # Operators whose integer arguments are sizes; their values depend on the batch and the length.
 SHAPE_OPS = frozenset(
-    "view reshape expand repeat broadcast_to tile new_zeros new_ones new_empty new_full zeros ones empty "
-    "full unflatten".split()
+    {
+        "view",
+        "reshape",
+        "expand",
+        "repeat",
+        "broadcast_to",
+        "tile",
+        "new_zeros",
+        "new_ones",
+        "new_empty",
+        "new_full",
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "unflatten",
+    }
 )
 # Families whose activations are described by their weights alone.
 _NO_TRAITS = frozenset(
@@ -93,7 +108,10 @@ def _canonical(value: Any, names: dict[fx.Node, str], node: fx.Node) -> Any:
         case float():
             return repr(value)
         case slice():
-            return ["slice", *(_canonical(part, names, node) for part in (value.start, value.stop, value.step))]
+            return [
+                "slice",
+                *(_canonical(part, names, node) for part in (value.start, value.stop, value.step)),
+            ]
         case torch.device():
             return "device"
         case _:

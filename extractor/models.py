@@ -47,7 +47,8 @@ class BadOption(UsageError):
 class LoadedModel:
     """A model in eval mode on its device, and where its weights came from.
 
-    ``attention`` and ``experts`` are the resolved implementations (``none`` without experts); ``preset`` tells random weights from real ones.
+    ``attention`` and ``experts`` are the resolved implementations (``none`` without experts); ``preset`` tells
+    random weights from real ones.
     """
 
     model: PreTrainedModel
@@ -157,9 +158,7 @@ def _from_preset(preset: Preset, dtype: Any, options: dict[str, str], seed: int)
     return model
 
 
-def _from_checkpoint(
-    name: str, revision: str | None, dtype: Any, options: dict[str, str]
-) -> PreTrainedModel:
+def _from_checkpoint(name: str, revision: str | None, dtype: Any, options: dict[str, str]) -> PreTrainedModel:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     folder = Path(name)
@@ -172,7 +171,9 @@ def _from_checkpoint(
         return AutoModelForCausalLM.from_pretrained(
             name, config=config, revision=revision, dtype=dtype, **options
         )
-    except OSError as error:  # transformers folds missing files, missing repositories and no network into this
+    except (
+        OSError
+    ) as error:  # transformers folds missing files, missing repositories and no network into this
         raise UnknownModel(name=name, problem=_why_missing(folder.exists(), error)) from error
     except (ValueError, KeyError, ImportError) as error:
         raise UnsupportedArchitecture(name=name, problem=_first_line(error)) from error

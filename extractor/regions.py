@@ -144,9 +144,7 @@ def _find_anchor(
     """A member after every input and not after any outside user. Its existence implies convexity."""
     position = view.position
     last_input = max((position[node] for node in inputs), default=-1)
-    first_user = min(
-        position[user] for output in outputs for user in output.users if user not in members
-    )
+    first_user = min(position[user] for output in outputs for user in output.users if user not in members)
     if last_input >= first_user:
         raise Illegal("an input comes after a user of an output")
     if position[nodes[-1]] < first_user:
@@ -204,6 +202,9 @@ def _name_weights(
 def _owner(ancestor: str, nodes: list[fx.Node], binding: Binding) -> str:
     """Class of the module that holds the region; a bare leaf (``Linear``) is named after its parent."""
     name = binding.classes.get(ancestor, "")
+    while name in ("ModuleList", "ModuleDict", "Sequential"):
+        ancestor = parent(ancestor)
+        name = binding.classes.get(ancestor, "")
     if len(nodes) == 1 and ancestor:
         name = binding.classes.get(parent(ancestor), name)
     return name or "Model"

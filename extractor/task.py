@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from extractor.errors import KernelgraftError
-from extractor.schema import SCHEMA_VERSION, TaskSpec, TensorSpec, Workload
+from extractor.schema import SCHEMA_VERSION, Site, TaskSpec, TensorSpec, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -88,15 +88,21 @@ class Task:
         return (self.folder / TASK_SOURCE).read_text(encoding="utf-8")
 
     def reference(self) -> torch.nn.Module:
-        """A new ``Model`` from ``task.py``, in eval mode, weights uninitialised (see :meth:`load_weights_into`)."""
+        """A new ``Model`` from ``task.py`` in eval mode, without gradients: with them torch multiplies differently.
+
+        Its weights are on the meta device until :meth:`load_weights_into`.
+        """
+        import torch
+
         location = self.folder / TASK_SOURCE
         spec = importlib.util.spec_from_file_location(f"kernelgraft_task_{self.spec.op_key[:12]}", location)
         if spec is None or spec.loader is None:
             raise CorruptTask(path=self.folder, problem=f"{TASK_SOURCE} is not importable")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        model: torch.nn.Module = module.Model(*module.get_init_inputs())
-        return model.eval()
+        with torch.device("meta"):  # no memory and no time for values that are replaced anyway
+            model: torch.nn.Module = module.Model(*module.get_init_inputs())
+        return model.eval().requires_grad_(False)
 
     def load_weights_into(self, model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
         """Bind ``weights`` (keyed by attribute) to ``model`` without copying them."""
@@ -114,7 +120,8 @@ class Task:
                 for spec in workload.inputs:
                     key = storage_key(workload, spec)
                     if key not in storages:
-                        storages[key] = file.get_tensor(key)
+                        # Cloned: a mapped file is neither aligned like torch's memory nor safe to write to.
+                        storages[key] = file.get_tensor(key).clone()
         except (OSError, SafetensorError) as error:
             raise CorruptTask(path=self.folder, problem=f"{TASK_INPUTS} cannot be read ({error})") from error
         return [
@@ -123,6 +130,16 @@ class Task:
             )
             for spec in workload.inputs
         ]
+
+    def weights(self, site: Site | int = 0) -> dict[str, torch.Tensor]:
+        """One site's real weights by attribute, resolved by reference where the folder holds no copy.
+
+        Raises:
+            WeightsUnavailable: a reference leads nowhere.
+        """
+        from extractor.weights import resolve
+
+        return resolve(self.folder, self.spec, self.spec.sites[site] if isinstance(site, int) else site)
 
     @property
     def summary(self) -> dict[str, Any]:

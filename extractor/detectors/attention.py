@@ -14,10 +14,39 @@ from extractor.families import Family
 from extractor.graph import is_inplace, op_name, shape_of
 
 _SCORE_OPS = frozenset(
-    "add mul truediv div sub cat getitem max to float type clamp where masked_fill tanh dropout softmax".split()
+    {
+        "add",
+        "mul",
+        "truediv",
+        "div",
+        "sub",
+        "cat",
+        "getitem",
+        "max",
+        "to",
+        "float",
+        "type",
+        "clamp",
+        "where",
+        "masked_fill",
+        "tanh",
+        "dropout",
+        "softmax",
+    }
 )
-_HEAD_OPS = frozenset("getitem expand reshape view transpose unsqueeze repeat_interleave contiguous".split())
-_TAIL_OPS = frozenset("transpose contiguous reshape view flatten permute".split())
+_HEAD_OPS = frozenset(
+    {
+        "getitem",
+        "expand",
+        "reshape",
+        "view",
+        "transpose",
+        "unsqueeze",
+        "repeat_interleave",
+        "contiguous",
+    }
+)
+_TAIL_OPS = frozenset(["transpose", "contiguous", "reshape", "view", "flatten", "permute"])
 _PRODUCTS = ("matmul", "bmm")
 
 

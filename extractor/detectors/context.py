@@ -14,10 +14,29 @@ from extractor.regions import Illegal, Region, build_region
 
 # Nodes that only re-describe a tensor; roles are looked up through them.
 VIEWS = frozenset(
-    "view reshape transpose permute unsqueeze squeeze flatten contiguous expand getitem chunk split dropout "
-    "unbind to type type_as float repeat_interleave".split()
+    {
+        "view",
+        "reshape",
+        "transpose",
+        "permute",
+        "unsqueeze",
+        "squeeze",
+        "flatten",
+        "contiguous",
+        "expand",
+        "getitem",
+        "chunk",
+        "split",
+        "dropout",
+        "unbind",
+        "to",
+        "type",
+        "type_as",
+        "float",
+        "repeat_interleave",
+    }
 )
-CASTS = frozenset("to float type type_as half bfloat16".split())
+CASTS = frozenset(["to", "float", "type", "type_as", "half", "bfloat16"])
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,40 @@ from __future__ import annotations
 from torch import fx
 
 from extractor.detectors.context import Context, is_floating
+from extractor.detectors.gdn import gdn_paths
 from extractor.families import Family
 from extractor.graph import is_inplace, op_name, result
 
 _POINTWISE = frozenset(
-    "add sub mul truediv div neg exp tanh sigmoid silu gelu relu clamp pow sqrt rsqrt reciprocal abs where "
-    "masked_fill softplus log square maximum minimum".split()
+    {
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "div",
+        "neg",
+        "exp",
+        "tanh",
+        "sigmoid",
+        "silu",
+        "gelu",
+        "relu",
+        "clamp",
+        "pow",
+        "sqrt",
+        "rsqrt",
+        "reciprocal",
+        "abs",
+        "where",
+        "masked_fill",
+        "softplus",
+        "log",
+        "square",
+        "maximum",
+        "minimum",
+    }
 )
-_GLUE = frozenset("to float type type_as unsqueeze getitem chunk".split())
+_GLUE = frozenset(["to", "float", "type", "type_as", "unsqueeze", "getitem", "chunk"])
 _MIN_POINTWISE = 2  # one operation alone is one kernel already
 _MIN_FEATURES = 16  # elements a row; below that only the launch would be saved
 
@@ -20,11 +46,13 @@ _MIN_FEATURES = 16  # elements a row; below that only the launch would be saved
 def detect_elementwise(context: Context) -> None:
     """Claim connected pointwise nodes of one module, at least two of them computing."""
     excluded = context.tables | _feeding(context.masks)
+    recurrent = gdn_paths(context)  # pieces of a recurrence that was not claimed whole help nobody
     free = [
         node
         for node in context.view.calls()
         if node not in context.claimed
         and node not in excluded
+        and context.view.path(node) not in recurrent
         and not is_inplace(node)
         and op_name(node) in _POINTWISE | _GLUE
         and (is_floating(node) or op_name(node) == "chunk")
@@ -42,7 +70,11 @@ def _connected(context: Context, free: list[fx.Node]) -> list[set[fx.Node]]:
     for node in free:
         for operand in node.all_input_nodes:
             joined = home.get(operand)
-            if joined is None or joined is home[node] or context.view.path(operand) != context.view.path(node):
+            if (
+                joined is None
+                or joined is home[node]
+                or context.view.path(operand) != context.view.path(node)
+            ):
                 continue
             merged = joined | home[node]
             for member in merged:

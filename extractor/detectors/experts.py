@@ -52,7 +52,13 @@ def detect_routed(context: Context) -> None:
         if node in context.claimed:
             continue
         name = op_name(node)
-        match = _grouped(context, node) if name in _GROUPED else _gathered(context, node) if name == "bmm" else None
+        match = (
+            _grouped(context, node)
+            if name in _GROUPED
+            else _gathered(context, node)
+            if name == "bmm"
+            else None
+        )
         if match is not None:
             members, roles = match
             blocks.setdefault(context.view.path(node), []).append((members, node, roles))
@@ -76,10 +82,11 @@ def _grouped(context: Context, node: fx.Node) -> tuple[set[fx.Node], dict[fx.Nod
     made = context.from_weights(weight)
     if made is None or len(shape_of(weight)) != 3:
         return None
-    members = {node} | made
+    members, entering = {node} | made, rows
     if op_name(rows) == "to" and only_user(rows) is node and isinstance(rows.args[0], fx.Node):
         members.add(rows)
-    return members, {offsets: "offsets"}
+        entering = rows.args[0]
+    return members, {offsets: "offsets", entering: "x"}
 
 
 def _gathered(context: Context, node: fx.Node) -> tuple[set[fx.Node], dict[fx.Node, str]] | None:
@@ -93,7 +100,11 @@ def _gathered(context: Context, node: fx.Node) -> tuple[set[fx.Node], dict[fx.No
             inner = walk.args[0]
             assert isinstance(inner, fx.Node)
             walk = inner
-        if op_name(walk) == "getitem" and context.is_weight(walk.args[0]) and isinstance(walk.args[1], fx.Node):
+        if (
+            op_name(walk) == "getitem"
+            and context.is_weight(walk.args[0])
+            and isinstance(walk.args[1], fx.Node)
+        ):
             if len(walk.users) != 1 or len(shape_of(walk)) != 3:
                 return None
             gathers += 1

@@ -8,7 +8,7 @@ from extractor.detectors.context import Context, is_floating, only_user
 from extractor.families import Family
 from extractor.graph import op_name, shape_of
 
-ACTIVATIONS = frozenset("silu gelu relu relu6 elu mish hardswish softplus tanh".split())
+ACTIVATIONS = frozenset(["silu", "gelu", "relu", "relu6", "elu", "mish", "hardswish", "softplus", "tanh"])
 
 
 def detect_gates(context: Context) -> None:
@@ -17,10 +17,15 @@ def detect_gates(context: Context) -> None:
         if node in context.claimed or len(node.all_input_nodes) != 2:
             continue
         for active, other in (node.all_input_nodes, reversed(node.all_input_nodes)):
-            if op_name(active) in ACTIVATIONS and active not in context.claimed and _pairs(context, active, other):
+            if (
+                op_name(active) in ACTIVATIONS
+                and active not in context.claimed
+                and _pairs(context, active, other)
+            ):
                 members = {node, active} | _halves(context, active.args[0], other)
-                if context.claim(Family.SILU_GATE, members, focus=node) is None:
-                    context.claim(Family.SILU_GATE, {node, active}, focus=node)
+                roles = {operand: "gate" for operand in active.all_input_nodes} | {other: "up"}
+                if context.claim(Family.SILU_GATE, members, focus=node, roles=roles) is None:
+                    context.claim(Family.SILU_GATE, {node, active}, focus=node, roles=roles)
                 break
 
 

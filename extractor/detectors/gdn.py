@@ -13,7 +13,9 @@ from extractor.detectors.context import Context
 from extractor.families import Family
 from extractor.graph import is_inplace, is_tensor, op_name
 
-_STEP_LIMIT = 400  # nodes; chunked prefill unrolls into thousands, which no single kernel replaces
+_STEP_LIMIT = (
+    128  # nodes; a step has about 75, chunked prefill unrolls into hundreds that depend on its length
+)
 
 
 def gdn_paths(context: Context) -> set[str]:
@@ -24,7 +26,9 @@ def gdn_paths(context: Context) -> set[str]:
 
 
 def detect_gdn_step(context: Context) -> None:
-    """Claim one ``gdn_step`` a GDN module."""
+    """Claim one ``gdn_step`` a GDN module of a decode step; prefill runs a chunked form of another structure."""
+    if context.dims.query != 1:
+        return
     for path in sorted(gdn_paths(context)):
         local = [node for node in context.view.calls() if context.view.path(node) == path]
         starts = [node for node in local if op_name(node) == "conv1d"]
@@ -44,11 +48,13 @@ def _between(context: Context, local: list[fx.Node], starts: set[fx.Node]) -> se
     wanted: list[fx.Node] = []
     for region in context.regions:
         if region.family is Family.GDN_NORM_GATE:
-            wanted += [node for node in region.inputs if node in inside]
+            wanted += [_unshaped(node) for node in region.inputs if node in inside]
     wanted += [
         node.args[1]
         for node in local
-        if op_name(node) == "copy_" and node.args[0] in context.binding.states and isinstance(node.args[1], fx.Node)
+        if op_name(node) == "copy_"
+        and node.args[0] in context.binding.states
+        and isinstance(node.args[1], fx.Node)
     ]
     reached: set[fx.Node] = set()
     depends: dict[fx.Node, bool] = {}
@@ -74,11 +80,23 @@ def _between(context: Context, local: list[fx.Node], starts: set[fx.Node]) -> se
                 pending = list(node.all_input_nodes)
                 while pending:
                     inner = pending.pop()
-                    if inner in inside and inner not in reached and inner not in starts and op_name(inner) != "linear":
+                    if (
+                        inner in inside
+                        and inner not in reached
+                        and inner not in starts
+                        and op_name(inner) != "linear"
+                    ):
                         reached.add(inner)
                         pending += inner.all_input_nodes
                 grown = True
     return {node for node in reached if is_tensor(node) or node.users or is_inplace(node)}
+
+
+def _unshaped(node: fx.Node) -> fx.Node:
+    """Before the reshape to rows, which comes after the write of the new state and may not join the region."""
+    while op_name(node) in ("reshape", "view") and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
 
 
 def _groups(node: fx.Node) -> int:

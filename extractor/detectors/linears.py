@@ -28,19 +28,18 @@ def detect_linears(context: Context) -> None:
             assert isinstance(source, fx.Node)
             groups[source, parent(context.view.path(node))].append(node)
     gdn, moe = gdn_paths(context), moe_parents(context)
-    for (_, home), siblings in groups.items():
+    for (source, home), siblings in groups.items():
         family = _role(context, siblings, home, gdn, moe)
         if family is Family.ATTENTION_OUTPUT and _claim_gated_output(context, siblings):
             continue
-        if len(siblings) > 1 and context.claim(family, set(siblings)) is not None:
+        roles = {source: "x"}
+        if len(siblings) > 1 and context.claim(family, set(siblings), roles=roles) is not None:
             continue
         for node in siblings:
-            context.claim(_role(context, [node], home, gdn, moe), {node}, focus=node)
+            context.claim(_role(context, [node], home, gdn, moe), {node}, focus=node, roles=roles)
 
 
-def _role(
-    context: Context, siblings: list[fx.Node], home: str, gdn: set[str], moe: set[str]
-) -> Family:
+def _role(context: Context, siblings: list[fx.Node], home: str, gdn: set[str], moe: set[str]) -> Family:
     after: set[Family] = set()
     for node in siblings:
         after |= context.families_after(node)
@@ -137,4 +136,7 @@ def _claim_gated_output(context: Context, siblings: list[fx.Node]) -> bool:
     if found is None or only_user(source) is None or only_user(found[1]) is None or not is_floating(source):
         return False
     members = {siblings[0], *found}
-    return context.claim(Family.ATTENTION_OUTPUT, members, focus=siblings[0]) is not None
+    product, sigmoid = found
+    roles = {operand: "gate" for operand in sigmoid.all_input_nodes}
+    roles |= {operand: "x" for operand in product.all_input_nodes if operand is not sigmoid}
+    return context.claim(Family.ATTENTION_OUTPUT, members, focus=siblings[0], roles=roles) is not None

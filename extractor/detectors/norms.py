@@ -43,7 +43,8 @@ def detect_gated_norms(context: Context, norms: list[Norm]) -> None:
     """``gdn_norm_gate``: norms multiplied by an activation of another tensor."""
     for norm in norms:
         if norm.gate is not None:
-            context.claim(Family.GDN_NORM_GATE, set(norm.members), focus=norm.core)
+            roles = {norm.source: "x", norm.gate: "gate"}
+            context.claim(Family.GDN_NORM_GATE, set(norm.members), focus=norm.core, roles=roles)
 
 
 def detect_norms(context: Context, norms: list[Norm]) -> None:
@@ -54,9 +55,10 @@ def detect_norms(context: Context, norms: list[Norm]) -> None:
         addition = _residual_add(context, norm)
         if addition is not None:
             members = set(norm.members) | {addition}
-            if context.claim(Family.RESIDUAL_RMSNORM, members, focus=norm.core) is not None:
+            roles = dict(zip(addition.all_input_nodes, ("residual", "x"), strict=True))
+            if context.claim(Family.RESIDUAL_RMSNORM, members, focus=norm.core, roles=roles) is not None:
                 continue
-        context.claim(Family.RMSNORM, set(norm.members), focus=norm.core)
+        context.claim(Family.RMSNORM, set(norm.members), focus=norm.core, roles={norm.source: "x"})
 
 
 def _residual_add(context: Context, norm: Norm) -> fx.Node | None:

@@ -17,12 +17,44 @@ from extractor.families import Family
 from extractor.graph import is_inplace, is_tensor, op_name
 
 _TABLE_OPS = CASTS | frozenset(
-    "cos sin mul add cat getitem unsqueeze squeeze expand view reshape repeat_interleave stack flatten transpose "
-    "contiguous chunk split".split()
+    {
+        "cos",
+        "sin",
+        "mul",
+        "add",
+        "cat",
+        "getitem",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "view",
+        "reshape",
+        "repeat_interleave",
+        "stack",
+        "flatten",
+        "transpose",
+        "contiguous",
+        "chunk",
+        "split",
+    }
 )
-_FORWARD_OPS = CASTS | frozenset("add sub neg cat stack flatten".split())
+_FORWARD_OPS = CASTS | frozenset(["add", "sub", "neg", "cat", "stack", "flatten"])
 _BACKWARD_OPS = CASTS | frozenset(
-    "getitem view reshape transpose permute unsqueeze squeeze neg cat chunk split contiguous unflatten".split()
+    {
+        "getitem",
+        "view",
+        "reshape",
+        "transpose",
+        "permute",
+        "unsqueeze",
+        "squeeze",
+        "neg",
+        "cat",
+        "chunk",
+        "split",
+        "contiguous",
+        "unflatten",
+    }
 )
 
 
@@ -49,10 +81,8 @@ def detect_rotary(context: Context, norms: list[Norm]) -> None:
         forward = _forward(context, group, path)
         members = _backward(context, forward, path, norm_of)
         members = _prune(members, forward, norm_of)
-        context.claim(
-            Family.QK_NORM_ROPE, members, focus=min(group, key=context.view.position.__getitem__),
-            roles=_roles(context, members),
-        )
+        focus = min(group, key=context.view.position.__getitem__)
+        context.claim(Family.QK_NORM_ROPE, members, focus=focus, roles=_roles(context, members))
 
 
 def _forward(context: Context, seeds: set[fx.Node], path: str) -> set[fx.Node]:
@@ -99,7 +129,9 @@ def _prune(members: set[fx.Node], forward: set[fx.Node], norm_of: dict[fx.Node, 
         leaking = {
             node
             for node in members - forward
-            if any(user not in members for user in node.users) or not node.users
+            if any(user not in members for user in node.users)
+            or not node.users
+            or any(not is_tensor(operand) and operand not in members for operand in node.all_input_nodes)
         }
         if not leaking:
             return members

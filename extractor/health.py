@@ -1,0 +1,67 @@
+"""Flags for tasks on which a wrong kernel could pass: constant outputs, or outputs that ignore an input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from extractor.schema import LawKind, Workload
+
+_NEAR_ZERO = 1e-6  # absolute, in the output's own units
+
+
+def examine(
+    model: torch.nn.Module,
+    workload: Workload,
+    inputs: Sequence[torch.Tensor],
+    outputs: Sequence[torch.Tensor],
+) -> tuple[str, ...]:
+    """What is suspicious about a task, as short phrases; none for a healthy one."""
+    flags = []
+    for index, output in enumerate(outputs):
+        values = output.float()
+        if not bool(torch.isfinite(values).all()):
+            flags.append(f"output {index} is not finite")
+        elif values.numel() and float(values.abs().max()) < _NEAR_ZERO:
+            flags.append(f"output {index} is near zero")
+        elif values.numel() > 1 and bool((values == values.reshape(-1)[0]).all()):
+            flags.append(f"output {index} is constant")
+    for index, spec in enumerate(workload.inputs):
+        if spec.law.kind is LawKind.RECORDED:
+            continue
+        if not _matters(model, inputs, index, spec.law.kind, outputs):
+            flags.append(f"input {spec.name} does not matter")
+    return tuple(flags)
+
+
+def _matters(
+    model: torch.nn.Module,
+    inputs: Sequence[torch.Tensor],
+    index: int,
+    kind: LawKind,
+    outputs: Sequence[torch.Tensor],
+) -> bool:
+    changed = list(inputs)
+    changed[index] = _disturbed(inputs[index], kind)
+    result = model(*changed)
+    results = list(result) if isinstance(result, tuple | list) else [result]
+    return any(not torch.equal(a, b) for a, b in zip(results, outputs, strict=True))
+
+
+def _disturbed(tensor: torch.Tensor, kind: LawKind) -> torch.Tensor:
+    """Another valid value of the same tensor, layout kept where it can be."""
+    if kind is LawKind.INTEGERS:
+        return (
+            tensor.flip(-1).roll(1, -1)
+            if tensor.numel() > 1 and bool((tensor != tensor.flip(-1)).any())
+            else 1 - tensor.clamp(max=1)
+        )
+    if kind in (LawKind.PREFIX_MASK, LawKind.CAUSAL_MASK):
+        keep = tensor if tensor.dtype == torch.bool else tensor == 0
+        first = torch.arange(tensor.shape[-1], device=tensor.device) == 0
+        only = (keep & first).expand(tensor.shape)
+        if tensor.dtype == torch.bool:
+            return only
+        return torch.zeros_like(tensor).masked_fill(~only, torch.finfo(tensor.dtype).min)
+    return (tensor.roll(1, -1) * 1.5 + 0.25).to(tensor.dtype)
