@@ -19,8 +19,10 @@ from rich.text import Text
 from integrator.report.clean import one_line
 
 SCHEMA_VERSION = 1
-SUPPORTED = {"torch": ("2.11", "2.14"), "transformers": ("5.17", "5.18")}
-"""Lowest and highest minor versions the tests have passed with; newer ones may well work."""
+TESTED = {"torch": ("2.13", "2.13"), "transformers": ("5.17", "5.24")}
+"""Lowest and highest minor versions the whole test suite has passed with; others may well work."""
+OLDEST = {"torch": "2.11", "transformers": "5.17"}
+"""Below these the package's own requirements are not met."""
 EXTRAS = {
     "vllm": ("vllm", "serving with the vLLM plugin"),
     "train": ("trl", "training the policy"),
@@ -125,29 +127,7 @@ def _python() -> list[Finding]:
 
 
 def _libraries() -> list[Finding]:
-    findings = []
-    for name, (low, high) in SUPPORTED.items():
-        version = _version(name)
-        if version is None:
-            findings.append(
-                Finding(
-                    topic=name, level=Level.BAD, found="not installed", remedy=f"pip install '{name}>={low}'"
-                )
-            )
-        elif within(version, low, high):
-            findings.append(
-                Finding(topic=name, level=Level.OK, found=f"{version} (tested range {low} to {high})")
-            )
-        else:
-            old = _minor(version) < _minor(low)
-            findings.append(
-                Finding(
-                    topic=name,
-                    level=Level.BAD if old else Level.NOTE,
-                    found=f"{version}, {'older' if old else 'newer'} than the tested range {low} to {high}",
-                    remedy=f"pip install '{name}>={low},<={high}.99'",
-                )
-            )
+    findings = [_library(name) for name in TESTED]
     triton = _version("triton")
     findings.append(
         Finding(
@@ -158,6 +138,21 @@ def _libraries() -> list[Finding]:
         )
     )
     return findings
+
+
+def _library(name: str) -> Finding:
+    version, oldest, (low, high) = _version(name), OLDEST[name], TESTED[name]
+    tested = f"tested: {low}" if low == high else f"tested: {low} to {high}"
+    upgrade = f"pip install '{name}>={oldest},<={high}.99'"
+    if version is None:
+        return Finding(topic=name, level=Level.BAD, found="not installed", remedy=upgrade)
+    if _minor(version) < _minor(oldest):
+        found = f"{version}, older than {oldest}, the oldest that can work"
+        return Finding(topic=name, level=Level.BAD, found=found, remedy=upgrade)
+    if within(version, low, high):
+        return Finding(topic=name, level=Level.OK, found=f"{version} ({tested})")
+    remedy = f"if something fails, try a tested one: {upgrade}"
+    return Finding(topic=name, level=Level.NOTE, found=f"{version} ({tested})", remedy=remedy)
 
 
 def _processor() -> list[Finding]:

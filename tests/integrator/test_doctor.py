@@ -2,6 +2,7 @@
 
 import io
 import json
+from importlib import metadata
 
 import pytest
 from rich.console import Console
@@ -60,6 +61,14 @@ def test_a_missing_library_is_bad(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("version", "level"), [("5.16.1", Level.BAD), ("5.20.0", Level.OK), ("6.1", Level.NOTE)]
+)
+def test_versions_are_judged_by_what_was_tested(monkeypatch, version, level):
+    monkeypatch.setattr(doctor, "_version", lambda name: version)
+    assert doctor._library("transformers").level is level
+
+
+@pytest.mark.parametrize(
     ("version", "inside"), [("5.17.0", True), ("5.16.9", False), ("5.99", False), ("5.18.1.dev0", True)]
 )
 def test_within(version, inside):
@@ -77,3 +86,10 @@ def test_print_ends_with_the_verdict():
         screen = Console(file=io.StringIO(), width=100)
         print_findings(screen, Findings(findings=(Finding(topic="x", level=level, found="y", remedy="z"),)))
         assert words in screen.file.getvalue()
+
+
+def test_oldest_versions_agree_with_the_package_metadata():
+    """pyproject.toml and the doctor must not drift apart."""
+    requirements = metadata.requires("kernelgraft")
+    for name, oldest in doctor.OLDEST.items():
+        assert f"{name}>={oldest}" in requirements
