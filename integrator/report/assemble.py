@@ -53,7 +53,7 @@ def build_report(run: RunFolder) -> Report:
         rungs=parts.rungs if parts else (),
         rungs_left_out=parts.left_out if parts else (),
         curve=parts.curve if parts else (),
-        families=_families(run, ledger),
+        families=_families(run, manifest.batches, ledger),
         grafts=from_grafts(run.path, grafts, {t.id: len(t.spec.sites) for t in tasks}) if grafts else (),
         rejected=parts.rejected if parts else (),
         tasks=task_scores(run),
@@ -207,11 +207,16 @@ def _settings(manifest: RunManifest, log: StageLog) -> Workbench:
     )
 
 
-def _families(run: RunFolder, ledger: Ledger | None) -> tuple[FamilyRow, ...]:
-    if ledger is None:
-        return ()
+def _families(run: RunFolder, batches: tuple[int, ...], ledger: Ledger | None) -> tuple[FamilyRow, ...]:
+    """Rows of the ledger's batches; before there is one, what the census knows of the run's batches."""
+    if ledger is not None:
+        return tuple(
+            row for batch in ledger.batches for row in family_rows(batch, decode_shares(run, batch.batch))
+        )
     return tuple(
-        row for batch in ledger.batches for row in family_rows(batch, decode_shares(run, batch.batch))
+        FamilyRow(family=family, batch=batch, share=share)
+        for batch in batches
+        for family, share in sorted(decode_shares(run, batch).items(), key=lambda item: -item[1])
     )
 
 
