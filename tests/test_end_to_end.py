@@ -19,21 +19,9 @@ from optimizer.machine import find_compiler
 
 ROOT = Path(__file__).parent.parent
 LIMIT_S = 240
-SMALL = tuple(
-    [
-        "--budget",
-        "1x2",
-        "--families",
-        "A,F,G",
-        "--rungs",
-        "eager",
-        "--rounds",
-        "2",
-        "--tokens",
-        "8",
-        "--prompt",
-        "8",
-    ]
+SMALL = (
+    *("--budget", "1x2", "--families", "A,F,G"),
+    *("--rungs", "eager", "--rounds", "2", "--tokens", "8", "--prompt", "8"),
 )
 
 pytestmark = [
