@@ -90,6 +90,7 @@ def _headline(batch: BatchLedger) -> Headline:
         dtype=found.dtype,
         batch=found.batch,
         rung=found.rung_label,
+        grafts=len(batch.final.grafts),
         stronger_left_out=tuple(rung.label for rung in found.stronger_left_out),
         stock_tokens_per_s=found.stock_tokens_per_s,
         patched_tokens_per_s=found.patched_tokens_per_s,

@@ -28,6 +28,7 @@ class Headline(_Record):
     dtype: str
     batch: int
     rung: str  # the stock rung it is compared with
+    grafts: int = 0  # kernels in the patched model
     stronger_left_out: tuple[str, ...] = ()  # rungs that are often stronger and were not measured
     stock_tokens_per_s: float
     patched_tokens_per_s: float
@@ -36,12 +37,13 @@ class Headline(_Record):
     ci_high: float
 
     def sentence(self) -> str:
-        """``batch 1: 6.6 -> 15.2 tokens/s, 2.29x the best stock rung (eager attention; 95 % CI 2.21-2.36)``."""
+        """The headline in words: rates, number of grafts, ratio, the rung it is against, and its interval."""
         left_out = ""
         if self.stronger_left_out:
             left_out = f"; not measured: {', '.join(self.stronger_left_out)}"
         return (
-            f"batch {self.batch}: {self.stock_tokens_per_s:.1f} -> {self.patched_tokens_per_s:.1f} tokens/s, "
+            f"batch {self.batch}: {self.stock_tokens_per_s:.1f} -> {self.patched_tokens_per_s:.1f} tokens/s "
+            f"with {self.grafts} graft{'' if self.grafts == 1 else 's'}, "
             f"{self.speedup:.2f}x the best stock rung measured ({self.rung}; "
             f"95 % CI {self.ci_low:.2f}-{self.ci_high:.2f}{left_out})"
         )
