@@ -96,9 +96,7 @@ class BatchRun:
             seed=settings.seed,
         )
         self.truth = truth_logits(self.model, self.engine)
-        self.forward = torch.compile(
-            self.model.forward, backend=self.patch, fullgraph=True, dynamic=False
-        )
+        self.forward = self.patch.compile(self.model.forward)
         with workers(settings, self.progress) as (arms, failures):
             stock_parity = compare(self.engine.logits(self.model), self.truth)
             self.screen(stock_parity)
@@ -262,6 +260,7 @@ class BatchRun:
             unserved=self.capture.unserved,
             stock_parity=stock_parity,
             headline=top,
+            steps_per_sample=steps,
             capture_seconds=self.capture.seconds,
         )
 

@@ -21,7 +21,6 @@ from extractor.errors import KernelgraftError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-CACHE_ROUNDING = 16  # cache lengths are multiples of it
 _POSITIONS = ("cumulative_length", "indexer_cumulative_length")
 
 
@@ -29,15 +28,6 @@ class UndecodableCache(KernelgraftError):
     """The model's static cache cannot be decoded right from one captured graph."""
 
     template = "{model} cannot be integrated: {reason}"
-
-
-def cache_length(prompt: int, tokens: int) -> int:
-    """Slots for ``prompt`` + ``tokens``, rounded up to a multiple of :data:`CACHE_ROUNDING`.
-
-    >>> cache_length(32, 33)
-    80
-    """
-    return -(-(prompt + tokens) // CACHE_ROUNDING) * CACHE_ROUNDING
 
 
 def static_cache(model: PreTrainedModel, length: int) -> StaticCache:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from integrator.decode_cache import Bookmark, cache_length, static_cache
+from extractor.capture import cache_length
+from integrator.decode_cache import Bookmark, static_cache
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, StaticCache

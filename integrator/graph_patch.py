@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import operator
 import time
+import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,9 +28,7 @@ from extractor.errors import KernelgraftError
 from integrator.graft import Graft, Kernel
 from integrator.ledger_schema import Unserved
 from integrator.packing import Packer
-from integrator.seams import Seam
-
-SeamFinder = Callable[[fx.GraphModule, Sequence[Any]], Sequence[Seam]]
+from integrator.seams import Seam, SeamFinder
 
 
 class StaleWeights(KernelgraftError):
@@ -112,9 +111,8 @@ class Capture:
 class GraphPatch:
     """A torch.compile backend that swaps regions for grafts.
 
-    Pass an instance as ``backend`` with ``fullgraph=True, dynamic=False`` and call the compiled forward on decode
-    steps only. Dynamo calls it once for each batch and cache shape; each call becomes a :class:`Capture`. All
-    captures follow :meth:`set_active`.
+    :meth:`compile` gives a callable for decode steps of one shape. Dynamo calls the backend once for each; each such
+    call becomes a :class:`Capture`. All captures follow :meth:`set_active`.
     """
 
     def __init__(self, model: torch.nn.Module, kernels: Sequence[Kernel], find_seams: SeamFinder) -> None:
@@ -135,6 +133,23 @@ class GraphPatch:
         capture.activate(self._active)
         self.captures.append(capture)
         return capture.run
+
+    def compile(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """``forward`` through this backend, for decode steps of one batch and cache shape.
+
+        Dynamo keeps compiled versions a code object, and gives up after a few. Models of one class share the code
+        of their forward, so every call gets a function with a code object of its own: patches, shapes and models
+        cannot exhaust each other, and dropping the result frees what was compiled.
+        """
+
+        def decode_step(*args: Any, **kwargs: Any) -> Any:
+            return forward(*args, **kwargs)
+
+        own = types.FunctionType(
+            decode_step.__code__.replace(), globals(), "decode_step", None, decode_step.__closure__
+        )
+        compiled: Callable[..., Any] = torch.compile(own, backend=self, fullgraph=True, dynamic=False)
+        return compiled
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphPatch:
         """Compile options are deep-copied by transformers; the backend is shared on purpose."""
@@ -181,6 +196,7 @@ def bind_sites(
 ) -> Capture:
     """Give every seam to the kernel that serves it, and bind that kernel to the seam's real weights."""
     position = {node: index for index, node in enumerate(placeholders(graph_module))}
+    early = _too_early(graph_module, seams)
     sites: list[Site] = []
     unserved: dict[str, Unserved] = {}
     problems: dict[str, str] = {}
@@ -196,6 +212,9 @@ def bind_sites(
             continue
         if kernel.id in problems:
             _count(unserved, seam, problems[kernel.id])
+            continue
+        if seam.anchor in early:
+            _count(unserved, seam, "its only legal place is before another graft's result is ready")
             continue
         indices = [position[node] for node in seam.weights]
         weights = [example_inputs[index] for index in indices]
@@ -223,6 +242,17 @@ def bind_sites(
     )
 
 
+def _too_early(graph_module: fx.GraphModule, seams: Sequence[Seam]) -> set[fx.Node]:
+    """Anchors of seams that read another seam's output at a place where a call there has not run yet."""
+    order = {node: index for index, node in enumerate(graph_module.graph.nodes)}
+    ready = {node: order[seam.anchor] for seam in seams for node in seam.outputs}
+    return {
+        seam.anchor
+        for seam in seams
+        if any(ready.get(node, -1) >= order[seam.anchor] for node in seam.inputs)
+    }
+
+
 def build_variant(graph_module: fx.GraphModule, sites: Sequence[Site]) -> Callable[..., Any]:
     """A runnable copy of the graph with ``sites`` swapped for their grafts.
 
@@ -247,7 +277,7 @@ def _insert_call(
     graph: fx.Graph, site: Site, copies: dict[fx.Node, fx.Node], live: dict[fx.Node, fx.Node]
 ) -> None:
     seam, inside = site.seam, {copies[node] for node in site.seam.nodes}
-    with graph.inserting_before(copies[seam.insert_before]):
+    with graph.inserting_before(copies[seam.anchor]):
         call = graph.call_function(_named(site), tuple(live[node] for node in seam.inputs))
         results = [graph.call_function(operator.getitem, (call, i)) for i in range(len(seam.outputs))]
     for node, result in zip(seam.outputs, results, strict=True):

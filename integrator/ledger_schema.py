@@ -173,14 +173,15 @@ class BatchLedger(_Record):
     unserved: tuple[Unserved, ...] = ()
     stock_parity: Parity  # the stock model's own distance from the fp32 truth
     headline: Headline
-    capture_seconds: float
+    steps_per_sample: int = 0  # decode steps in one sample
+    capture_seconds: float  # detecting and binding, without Dynamo's own time
 
 
 class LedgerSettings(_Record):
     """How it was measured."""
 
     rounds: int
-    steps_per_sample: int
+    steps_per_sample: int  # at least; what a batch really took stands in its ledger
     threads: int
     clock: str  # "thread_time": CPU seconds of the measuring thread
     keep_all: bool

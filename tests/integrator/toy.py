@@ -71,8 +71,6 @@ def find_toy_seams(model: Any) -> Callable[[fx.GraphModule, Sequence[Any]], list
 
 
 def _seam(family: Family, key: str, site: str, batch: int, nodes: tuple[fx.Node, ...]) -> Seam:
-    users = {user for node in nodes for user in node.users} - set(nodes)
-    first = next(node for node in nodes[0].graph.nodes if node in users)
     return Seam(
         family=family,
         op_key=key,
@@ -84,7 +82,7 @@ def _seam(family: Family, key: str, site: str, batch: int, nodes: tuple[fx.Node,
         inputs=(nodes[0].args[0],),  # type: ignore[arg-type]
         outputs=nodes,
         weights=tuple(node.args[1] for node in nodes),  # type: ignore[misc]
-        insert_before=first,
+        anchor=nodes[0],  # silu(gate) comes before up, and both read one input
     )
 
 
