@@ -146,7 +146,8 @@ def _eager(graph: Graph, core: Value, layout: str) -> DecodeAttention:
     scores = graph.value(operand(weights.op, 0, "input"))
     mask: Value | None = None
     if scores.op is not None and scores.op.op in ("add", "iadd"):
-        scores, mask = graph.value(operand(scores.op, 0, "input")), graph.value(scores.op.args[1])
+        mask = graph.value(operand(scores.op, 1, "other"))
+        scores = graph.value(operand(scores.op, 0, "input"))
     scale = 1.0
     if scores.op is not None and scores.op.op in ("mul", "truediv", "div"):
         constant = scores.op.args[1]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 BF16_DOT = "avx512_bf16"
 BODIES = (BF16_DOT, "avx512f", "avx2", "portable")
 SPECIALISED = (1, 2, 4, 8)  # row counts M a linear candidate has code of its own for
+LANES = {BF16_DOT: 16, "avx512f": 16, "avx2": 8, "portable": 4}  # float32 values in one register
 REGISTERS = {BF16_DOT: 32, "avx512f": 32, "avx2": 16, "portable": 16}
 
 
@@ -39,9 +40,8 @@ class AttentionKnobs:
 
 @dataclass(frozen=True)
 class RowKnobs:
-    """``lanes`` of SIMD asked for (0: the compiler's choice), ``unroll``, ``buffer`` shared values in a row buffer."""
+    """Loop ``unroll``; ``buffer``: values that several loops of a row need are kept in a row buffer."""
 
-    lanes: int = 16
     unroll: int = 1
     buffer: bool = False
 
@@ -60,8 +60,4 @@ ATTENTION_SPACE = tuple(
     for chunk in (1, 2, 4, 8)
     for ahead in (0, 1024, 4096)
 )
-ROW_SPACE = tuple(
-    RowKnobs(lanes, unroll, buffer)
-    for lanes, unroll in ((16, 1), (8, 1), (0, 1), (0, 4), (32, 1), (4, 1))
-    for buffer in (False, True)
-)
+ROW_SPACE = tuple(RowKnobs(unroll, buffer) for unroll in (1, 2, 4) for buffer in (False, True))

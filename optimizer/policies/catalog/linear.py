@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optimizer.policies.catalog.graph import Graph, NotCovered, Value, operand, references
-from optimizer.policies.catalog.knobs import RowKnobs
 from optimizer.policies.catalog.row_ops import FLOATS
 from optimizer.policies.catalog.row_shapes import Shapes
 from optimizer.policies.catalog.row_writer import NestWriter
@@ -88,17 +87,17 @@ def derive_linear(graph: Graph) -> LinearGroup:
     if source.kind == "weight":
         raise NotCovered("a linear of a parameter")
     group = LinearGroup(k, tuple(parts), source.dtype, x_input, prologue)
-    prologue_code(graph, group)  # raises NotCovered if it cannot be written
+    prologue_code(graph, group, 4)  # raises NotCovered if it cannot be written
     return group
 
 
-def prologue_code(graph: Graph, group: LinearGroup) -> tuple[str, list[str], str]:
+def prologue_code(graph: Graph, group: LinearGroup, lanes: int) -> tuple[str, list[str], str]:
     """C++ of the prologue: its row function, the run-time checks, the number of rows. Empty without one."""
     if group.prologue is None:
         return "", [], ""
     shapes = Shapes(graph)
-    writer = NestWriter(graph, group.prologue, shapes, frozenset(), RowKnobs())
-    code = writer.write("rows_x", target="x")
+    writer = NestWriter(graph, group.prologue, shapes, frozenset(), lanes)
+    code = writer.write("rows_x", target="x_rows")
     return code, shapes.checks, writer.rows()
 
 

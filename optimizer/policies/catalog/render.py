@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.policies.catalog.attention import DecodeAttention
 from optimizer.policies.catalog.graph import Graph
-from optimizer.policies.catalog.knobs import AttentionKnobs, LinearKnobs, RowKnobs
+from optimizer.policies.catalog.knobs import LANES, AttentionKnobs, LinearKnobs, RowKnobs
 from optimizer.policies.catalog.linear import PROLOGUE_BYTES, LinearGroup, prologue_code
 from optimizer.policies.catalog.row_ops import number
 from optimizer.policies.catalog.row_shapes import Shapes
@@ -39,13 +39,13 @@ def template(name: str, **values: object) -> str:
     return _environment().get_template(name).render(**values)
 
 
-def render_rows(graph: Graph, program: RowProgram, knobs: RowKnobs, title: str) -> str:
+def render_rows(graph: Graph, program: RowProgram, body: str, knobs: RowKnobs, title: str) -> str:
     """A row program as a candidate. Raises NotCovered where the program cannot be written."""
     shapes = Shapes(graph)
     buffered = frozenset(program.shared) if knobs.buffer else frozenset()
     functions, nests = [], []
     for position, nest in enumerate(program.nests):
-        writer = NestWriter(graph, nest, shapes, buffered, knobs)
+        writer = NestWriter(graph, nest, shapes, buffered, LANES[body], knobs.unroll)
         functions.append(writer.write(f"rows_{position}"))
         nests.append({"function": f"rows_{position}", "rows": writer.rows()})
     code = "\n\n".join(functions)
@@ -53,7 +53,7 @@ def render_rows(graph: Graph, program: RowProgram, knobs: RowKnobs, title: str) 
         "rows.cpp.j2",
         title=title,
         shared=sorted(buffered),
-        helpers=template("rows.hpp.j2", code=code),
+        helpers=template("row_vectors.hpp.j2", code=code, lanes=LANES[body], body=body),
         code=code,
         checks=shapes.checks,
         nests=nests,
@@ -64,7 +64,7 @@ def render_linear(
     graph: Graph, group: LinearGroup, body: str, schedules: Mapping[int, LinearKnobs], title: str
 ) -> str:
     """A linear group as a candidate. ``schedules`` maps each of ``SPECIALISED`` row counts to its schedule."""
-    code, checks, rows = prologue_code(graph, group)
+    code, checks, rows = prologue_code(graph, group, LANES[body])
     prologue = ""
     if code:
         limit = max(1, min(64, PROLOGUE_BYTES // (group.k * 4)))
@@ -74,7 +74,7 @@ def render_linear(
             checks=checks,
             rows=rows,
             limit=limit,
-            helpers=template("rows.hpp.j2", code=code),
+            helpers=template("row_vectors.hpp.j2", code=code, lanes=LANES[body], body=body),
         )
     return template(
         "linear.cpp.j2",
@@ -91,12 +91,11 @@ def render_linear(
 
 def render_attention(attention: DecodeAttention, body: str, knobs: AttentionKnobs, title: str) -> str:
     """Decode attention as a candidate."""
-    exponential = template("math.hpp.j2", code="kg_exp")
     return template(
         "attention.cpp.j2",
         title=title,
         vectors=template("vectors.hpp.j2", body=body, dtype=attention.dtype),
-        helpers=template("bits.hpp.j2") + exponential,
+        helpers=template("row_vectors.hpp.j2", code="kg_exp", lanes=LANES[body], body=body),
         s=attention,
         scale=number(attention.scale),
         knobs=knobs,

@@ -17,17 +17,17 @@ REDUCTIONS = ("mean", "sum")
 
 _UNARY = {
     "neg": "-{0}",
-    "abs": "std::fabs({0})",
-    "rsqrt": "1.0f / std::sqrt({0})",
-    "sqrt": "std::sqrt({0})",
+    "abs": "kg_fabs({0})",
+    "rsqrt": "1.0f / kg_sqrt({0})",
+    "sqrt": "kg_sqrt({0})",
     "reciprocal": "1.0f / {0}",
     "square": "{0} * {0}",
     "exp": "kg_exp({0})",
     "sigmoid": "1.0f / (1.0f + kg_exp(-{0}))",
     "silu": "{0} / (1.0f + kg_exp(-{0}))",
     "tanh": "kg_tanh({0})",
-    "relu": "std::max({0}, 0.0f)",
-    "log": "std::log({0})",
+    "relu": "kg_relu({0})",
+    "log": "kg_log({0})",
 }
 _BINARY = {
     "add": "{0} + {1}",
@@ -41,12 +41,12 @@ _BINARY = {
 _POWERS = {
     2.0: "{0} * {0}",
     3.0: "{0} * {0} * {0}",
-    0.5: "std::sqrt({0})",
-    -0.5: "1.0f / std::sqrt({0})",
+    0.5: "kg_sqrt({0})",
+    -0.5: "1.0f / kg_sqrt({0})",
     -1.0: "1.0f / {0}",
 }
 _GELU_TANH = "0.5f * {0} * (1.0f + kg_tanh(0.7978845608028654f * ({0} + 0.044715f * {0} * {0} * {0})))"
-_GELU = "{0} * 0.5f * (1.0f + std::erf({0} * 0.7071067811865476f))"
+_GELU = "{0} * 0.5f * (1.0f + kg_erf({0} * 0.7071067811865476f))"
 
 
 def is_identity(op: OpRecord) -> bool:
@@ -79,7 +79,7 @@ def formula(op: OpRecord) -> tuple[str, list[Any]] | None:
     if name == "softplus":
         if operand(op, 1, "beta", 1) not in (1, 1.0) or operand(op, 2, "threshold", 20) not in (20, 20.0):
             raise NotCovered("softplus with its own beta or threshold")
-        return "({0} > 20.0f ? {0} : std::log1p(std::exp({0})))", [op.args[0]]
+        return "kg_softplus({0})", [op.args[0]]
     if name in _BINARY:
         if op.kwargs:
             raise NotCovered(f"{name} with {sorted(op.kwargs)}")

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from optimizer.policies.catalog.graph import Graph, NotCovered, Value, operand, reference
-from optimizer.policies.catalog.knobs import RowKnobs
 from optimizer.policies.catalog.row_index import Index, Span, SplitAt
 from optimizer.policies.catalog.row_ops import FLOATS, REDUCTIONS, formula, is_identity, number, reduction
 from optimizer.policies.catalog.row_shapes import SHAPE_OPS, Shapes, axis_order
@@ -45,13 +44,23 @@ class _Loop:
     lines: list[str] = field(default_factory=list)
     memo: dict[tuple[str, tuple[Index, ...]], str] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)  # of variables local to the loop: free again after it
+    scalar: bool = False  # some access has a stride: no vectors
 
 
 class NestWriter:
     """Generates the function of one nest; use :meth:`write` once."""
 
-    def __init__(self, graph: Graph, nest: Nest, shapes: Shapes, buffered: frozenset[str], knobs: RowKnobs):
-        self.graph, self.nest, self.shapes, self.knobs = graph, nest, shapes, knobs
+    def __init__(
+        self,
+        graph: Graph,
+        nest: Nest,
+        shapes: Shapes,
+        buffered: frozenset[str],
+        lanes: int,
+        unroll: int = 1,
+    ) -> None:
+        self.graph, self.nest, self.shapes = graph, nest, shapes
+        self.lanes, self.unroll = lanes, unroll
         self.buffered = buffered
         self.domain = graph.values[nest.domain]
         self.variables = [f"v{axis}" for axis in range(len(self.domain.shape) - 1)]
@@ -63,6 +72,8 @@ class NestWriter:
 
     def write(self, function: str, target: str | None = None) -> str:
         """C++ text of ``static void function(in, w, out, begin, end)``; with ``target`` rows go to that buffer."""
+        if target:
+            self.names.add(target)
         length = self.domain.shape[-1]
         lead = tuple(Index(terms=((variable, 1),)) for variable in self.variables)
         stores: list[tuple[str, Value, Value, int]] = []
@@ -74,7 +85,7 @@ class NestWriter:
                 indices = (*lead, Index(coef=1))
                 value = self.element(base, indices, loop)
                 where = self._store(returned, base, position, indices, loop, target)
-                loop.lines.append(f"{where} = store_{SHORT[base.dtype]}({value});")
+                loop.lines.append(f"store({where}, {value});")
 
         self.loop(length, body)
         sizes = self.shapes.sizes(self.domain)
@@ -107,7 +118,7 @@ class NestWriter:
         sizes = self.shapes.sizes(self.domain)[:-1]
         return " * ".join(sizes) if sizes else "1"
 
-    def loop(self, length: int, body: Callable[[_Loop], None], accumulate: str = "") -> None:
+    def loop(self, length: int, body: Callable[[_Loop], None]) -> None:
         """Write a loop over ``[0, length)``, split wherever the body's indices stop being affine."""
         pending, done = [Span(0, length)], 0
         while pending:
@@ -122,15 +133,23 @@ class NestWriter:
                 if done > _PIECE:
                     raise NotCovered("a row falls into too many pieces") from split
                 continue
-            lanes = f" simdlen({self.knobs.lanes})" if self.knobs.lanes else ""
-            if self.knobs.lanes or accumulate:
-                self.lines.append(f"#pragma omp simd{accumulate}{lanes}")
-            elif self.knobs.unroll > 1:
-                self.lines.append(f"#pragma GCC unroll {self.knobs.unroll}")
-            self.lines.append(f"for (int i = {span.low}; i < {span.high}; ++i) {{")
-            self.lines += [f"  {line}" for line in loop.lines]
-            self.lines.append("}")
+            self._emit(loop)
             self.names -= loop.names
+
+    def _emit(self, loop: _Loop) -> None:
+        """The loop in vectors as far as they go, and what is left one element at a time."""
+        low, high = loop.span.low, loop.span.high
+        whole = low if loop.scalar else high - (high - low) % self.lanes
+        if whole > low:
+            if self.unroll > 1:
+                self.lines.append(f"#pragma GCC unroll {self.unroll}")
+            self.lines.append(f"for (int i = {low}; i < {whole}; i += LANES) {{")
+            self.lines += [f"  {line.format(type='vec', load='load_vec')}" for line in loop.lines]
+            self.lines.append("}")
+        if whole < high:
+            self.lines.append(f"for (int i = {whole}; i < {high}; ++i) {{")
+            self.lines += [f"  {line.format(type='float', load='load_one')}" for line in loop.lines]
+            self.lines.append("}")
 
     def element(self, value: Value, indices: tuple[Index, ...], loop: _Loop | None, inside: str = "") -> str:
         """Name of a float variable holding one element. ``inside``: value whose own buffer is being filled."""
@@ -198,13 +217,15 @@ class NestWriter:
         kind = reduction(op, len(source.shape))
         length = source.shape[-1]
         total = self._name(f"{value.name}_sum")
+        self.lines.append(f"vec {total}_vec = {{}};")
         self.lines.append(f"float {total} = 0.0f;")
 
         def body(loop: _Loop) -> None:
             item = self.element(source, (*indices[:-1], Index(coef=1)), loop)
-            loop.lines.append(f"{total} += {item};")
+            loop.lines.append(f"accumulate({total}_vec, {total}, {item});")
 
-        self.loop(length, body, accumulate=f" reduction(+ : {total})")
+        self.loop(length, body)
+        self.lines.append(f"{total} += total({total}_vec);")
         expression = f"{total} / {length}.0f" if kind == "mean" else total
         if value.dtype != "float32":
             expression = f"round_{SHORT[value.dtype]}({expression})"
@@ -221,19 +242,17 @@ class NestWriter:
 
             def body(fill: _Loop) -> None:
                 item = self.element(value, (*lead, Index(coef=1)), fill, inside=value.name)
-                fill.lines.append(f"{name}[i] = {item};")
+                fill.lines.append(f"store({name} + i, {item});")
 
             self.loop(value.shape[-1], body)
             self.buffers[key] = name
-        return self._assign(value.name, f"{self.buffers[key]}[{indices[-1].element_part()}]", loop)
+        return self._access(value.name, self.buffers[key], indices[-1], "", loop)
 
     def _load(self, value: Value, indices: tuple[Index, ...], loop: _Loop | None) -> str:
         self.shapes.sizes(value)
         tensor = f"{'in' if value.kind == 'input' else 'w'}[{value.position}]"
         if not value.shape:
-            return self._assign(
-                value.name, f"load_{SHORT[value.dtype]}(*(const {C_TYPE[value.dtype]}*){tensor}.data)", loop
-            )
+            return self._assign(value.name, f"load_one((const {C_TYPE[value.dtype]}*){tensor}.data)", None)
         self.shapes.require(f"{tensor}.dtype == KG_{SHORT[value.dtype].upper()}")
         last = indices[-1]
         row = (*indices[:-1], Index(terms=last.terms))
@@ -249,13 +268,24 @@ class NestWriter:
             base = f"(const {kind}*){tensor}.data"
             self.lines.append(f"const {kind}* {name} = {' + '.join([base, *offset])};")
             self.pointers[key] = name
-        at = Index(last.coef, last.const).element_part()
+        stride = ""
+        axis = len(value.shape) - 1
         if self._strided(value):
-            at = f"({at}) * {tensor}.stride[{len(value.shape) - 1}]"
+            stride = f"{tensor}.stride[{axis}]"
         else:
-            axis = len(value.shape) - 1
             self.shapes.require(f"({tensor}.size[{axis}] == 1 || {tensor}.stride[{axis}] == 1)")
-        return self._assign(value.name, f"load_{SHORT[value.dtype]}({self.pointers[key]}[{at}])", loop)
+        return self._access(value.name, self.pointers[key], Index(last.coef, last.const), stride, loop)
+
+    def _access(self, wanted: str, pointer: str, at: Index, stride: str, loop: _Loop | None) -> str:
+        """A variable with the element ``at`` of a row; not one of unit steps keeps its loop scalar."""
+        text = at.element_part()
+        if stride:
+            text = f"({text}) * {stride}"
+        if loop is None:
+            return self._assign(wanted, f"load_one({pointer} + {text})", None)
+        if at.coef != 1 or stride:
+            loop.scalar = True
+        return self._assign(wanted, f"{{load}}({pointer} + {text})", loop)
 
     def _strided(self, value: Value) -> bool:
         """True if some workload passes this input with elements of a row apart from each other."""
@@ -276,7 +306,7 @@ class NestWriter:
         target: str | None,
     ) -> str:
         if target is not None:
-            return f"{target}[row * {base.shape[-1]} + i]"
+            return f"{target} + row * {base.shape[-1]} + i"
         sizes = self.shapes.sizes(returned)
         tensor = f"out[{position}]"
         self.shapes.require(f"{tensor}.ndim == {len(returned.shape)}")
@@ -305,9 +335,12 @@ class NestWriter:
         ]
         axis = len(returned.shape) - 1
         if any(stride[-1] != 1 for stride in strides):
-            return f"{self.pointers[key]}[({at}) * {tensor}.stride[{axis}]]"
+            loop.scalar = True
+            return f"{self.pointers[key]} + ({at}) * {tensor}.stride[{axis}]"
         self.shapes.require(f"({tensor}.size[{axis}] == 1 || {tensor}.stride[{axis}] == 1)")
-        return f"{self.pointers[key]}[{at}]"
+        if last.coef != 1:
+            loop.scalar = True
+        return f"{self.pointers[key]} + {at}"
 
     def _push(
         self, returned: Value, base: Value, indices: tuple[Index, ...], span: Span
@@ -329,7 +362,10 @@ class NestWriter:
         name = self._name(wanted)
         if loop is not None:
             loop.names.add(name)
-        (self.lines if loop is None else loop.lines).append(f"const float {name} = {expression};")
+        if loop is None:
+            self.lines.append(f"const float {name} = {expression};")
+        else:
+            loop.lines.append(f"const {{type}} {name} = {expression};")
         return name
 
     def _name(self, wanted: str) -> str:

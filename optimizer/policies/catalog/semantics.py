@@ -36,7 +36,7 @@ def explain(spec: TaskSpec) -> tuple[Semantics | None, str]:
         if names & {"matmul", "scaled_dot_product_attention"}:
             return derive_attention(graph), ""
         program = derive_rows(graph)
-        render_rows(graph, program, RowKnobs(), "")
+        render_rows(graph, program, "portable", RowKnobs(), "")
     except NotCovered as why:
         return None, str(why)
     return program, ""
