@@ -37,6 +37,15 @@ class AttentionKnobs:
     chunk: int = 4
     ahead: int = 0
 
+    def fits(self, group: int, v_width: int, body: str) -> bool:
+        """True if the accumulators stay in registers and a chunk is no wider than a value row."""
+        spare = REGISTERS[body] - 4
+        return (
+            self.keys * group + group <= spare
+            and self.chunk * group <= spare
+            and (self.chunk == 1 or self.chunk * LANES[body] <= v_width)
+        )
+
 
 @dataclass(frozen=True)
 class RowKnobs:
