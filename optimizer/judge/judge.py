@@ -25,7 +25,7 @@ from optimizer.judge.checks import Checker, Deadline
 from optimizer.judge.isolation.walls import Wall, WallPlan, system_read_paths
 from optimizer.judge.numeric_state import written_down
 from optimizer.judge.remote import CandidateFault, SandboxFault, Worker
-from optimizer.judge.roofline import SLACK, bound_seconds
+from optimizer.judge.roofline import SLACK, Roofline
 from optimizer.judge.screen import screen
 from optimizer.judge.settings import JudgeSettings, Profile
 from optimizer.judge.subjects import Subject, Subjects
@@ -87,6 +87,7 @@ class Judge:
             if name not in known:
                 raise UnknownWorkload(task=self.task.id, workload=name, known=", ".join(known))
         self._machine = machine_facts()
+        self._roofline = Roofline(self._machine)
         cache = Path(self.settings.cache_dir) if self.settings.cache_dir else None
         self._builder = CppBuilder(cache, limit_s=self.settings.build_limit_s, machine=self._machine)
         self._runner = self._builder.build_source(RUNNER.read_text(encoding="utf-8")).path
@@ -190,14 +191,14 @@ class Judge:
     def _roofline_share(self, subject: Subject, result: WorkloadResult) -> float:
         """Bound over measured kernel time. Raises CandidateFault if the time beats the bound by more than the slack."""
         assert result.candidate is not None
-        bound = bound_seconds(self.subjects, subject, self._machine, self.settings.threads) * 1e6
         spent = max(result.candidate.median - self._overhead[subject.id], 1e-3)
-        if bound > SLACK * spent:
+        share = self._roofline.share(self.subjects, subject, spent / 1e6, self.settings.threads)
+        if share > SLACK:
             raise CandidateFault(
                 Outcome.IMPLAUSIBLE,
-                f"workload {subject.id}: {spent:.3g} us a call, but its bytes and products need at least {bound:.3g}",
+                f"workload {subject.id}: {spent:.3g} us a call, but its bytes and products need {share * spent:.3g}",
             )
-        return bound / spent
+        return share
 
     def _plan(self, library: Path) -> dict[str, Any]:
         subjects, settings = self.subjects, self.settings

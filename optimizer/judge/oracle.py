@@ -22,7 +22,7 @@ _GROUPED = {"_grouped_mm", "grouped_mm"}
 
 # A weight larger than this stays in its dtype and is widened in row chunks: lm_head in fp64 would take 1.2 GB.
 BIG_WEIGHT = 1 << 24
-_CHUNK_ROWS = 8192
+_CHUNK_ELEMENTS = 1 << 20  # 4 MiB of fp32: stays in cache between widening and product
 
 
 class DoublePrecision(TorchFunctionMode):
@@ -97,9 +97,12 @@ def _chunked_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | 
     middle = torch.float32 if weight.dtype in (torch.bfloat16, torch.float16) else torch.float64
     result = torch.empty((*x.shape[:-1], weight.shape[0]), dtype=torch.float64)
     x = x.to(middle)
-    for start in range(0, weight.shape[0], _CHUNK_ROWS):
-        rows = weight[start : start + _CHUNK_ROWS].to(middle)
-        result[..., start : start + _CHUNK_ROWS] = x @ rows.transpose(0, 1)
+    step = max(1, _CHUNK_ELEMENTS // weight.shape[1])
+    buffer = torch.empty((step, weight.shape[1]), dtype=middle)
+    for start in range(0, weight.shape[0], step):
+        part = weight[start : start + step]
+        rows = buffer[: part.shape[0]].copy_(part)
+        result[..., start : start + step] = x @ rows.transpose(0, 1)
     return result if bias is None else result + bias
 
 

@@ -45,7 +45,7 @@ class Run(NamedTuple):
     control: int
     cpu_ns: int
     wall_ns: int
-    waiting_ns: int  # runnable, but another process had the core; -1 where the kernel does not say
+    idle_ns: int  # of the wall time, neither running nor queueing for a core; 0 where the kernel does not say
     text: str
 
 
@@ -128,7 +128,7 @@ class Worker:
         self, action: int, first: int = 0, second: int = 0, third: int = 0, *, limit_s: float, doing: str
     ) -> Run:
         """One command and its answer, timed from outside. Raises CandidateFault."""
-        waited = self._waited_ns()
+        waited = _queued_ns(self.pid)
         self._resume()
         cpu, wall = self._cpu_ns(), time.perf_counter_ns()
         self._send(wire.COMMAND.pack(action, first, second, third), doing)
@@ -136,11 +136,11 @@ class Worker:
         wall = time.perf_counter_ns() - wall
         self._stop()
         cpu = self._cpu_ns() - cpu
-        later = self._waited_ns()
+        later = _queued_ns(self.pid)
         if not isinstance(answer, wire.Done):
             raise CandidateFault(Outcome.CRASHED, f"the candidate's process spoke out of turn while {doing}")
-        waiting = later - waited if later >= 0 and waited >= 0 else -1
-        return Run(answer.status, answer.control, cpu, wall, waiting, answer.text)
+        idle = max(0, wall - cpu - (later - waited)) if later >= waited >= 0 else 0
+        return Run(answer.status, answer.control, cpu, wall, idle, answer.text)
 
     def threads(self) -> int:
         """Threads the worker has now."""
@@ -260,13 +260,6 @@ class Worker:
         except OSError as error:
             raise SandboxFault(f"the worker's CPU clock cannot be read: {error}") from error
 
-    def _waited_ns(self) -> int:
-        try:
-            with open(f"/proc/{self.pid}/schedstat", encoding="ascii") as file:
-                return int(file.read().split()[1])
-        except (OSError, ValueError, IndexError):
-            return -1
-
     def _stderr(self) -> str:
         if self._process.stderr is None:
             return ""
@@ -276,3 +269,15 @@ class Worker:
             self._process.wait()
         text = self._process.stderr.read(4000).decode("utf-8", errors="replace")
         return text.strip().rpartition("\n")[2]
+
+
+def _queued_ns(worker: int) -> int:
+    """Time the worker, and this thread, which waits for it, were runnable while others had the core; -1 if unknown."""
+    total = 0
+    for path in (f"/proc/{worker}/schedstat", "/proc/thread-self/schedstat"):
+        try:
+            with open(path, encoding="ascii") as file:
+                total += int(file.read().split()[1])
+        except (OSError, ValueError, IndexError):
+            return -1
+    return total

@@ -11,14 +11,35 @@ from optimizer.judge.subjects import CACHE_MULTIPLE, Subject, Subjects
 from optimizer.machine import MachineFacts
 
 SLACK = 1.5
+_REMEASURE = 3
 _CLOCK_HZ = 6e9
 # Multiply-adds per cycle of one core, by richest instruction set and element bytes.
 _PER_CYCLE = {"avx512_bf16": 64 * 2, "avx512f": 64, "avx2": 32, "portable": 32}
 _WHOLE_READERS = {"linear", "matmul", "mm", "addmm", "mul", "add", "layer_norm", "rms_norm", "conv1d"}
 
 
-def bound_seconds(subjects: Subjects, subject: Subject, machine: MachineFacts, threads: int) -> float:
-    """Seconds below which one call of this subject cannot be, without slack."""
+class Roofline:
+    """The bound on this machine. Memory bandwidth is measured again before a time is called implausible."""
+
+    def __init__(self, machine: MachineFacts) -> None:
+        self._machine = machine
+        self._memory = machine.memory_bandwidth
+
+    def share(self, subjects: Subjects, subject: Subject, seconds: float, threads: int) -> float:
+        """Bound over time of one call: 1 is at the bound; above ``SLACK`` the time is implausible."""
+        share = bound_seconds(subjects, subject, self._machine, self._memory, threads) / seconds
+        for _ in range(_REMEASURE):
+            if share <= 1.0:
+                break
+            self._memory = max(self._memory, self._machine.measure_memory_bandwidth())
+            share = bound_seconds(subjects, subject, self._machine, self._memory, threads) / seconds
+        return share
+
+
+def bound_seconds(
+    subjects: Subjects, subject: Subject, machine: MachineFacts, memory: float, threads: int
+) -> float:
+    """Seconds below which one call of this subject cannot be, without slack; ``memory`` in bytes per second."""
     spec = subjects.task.spec
     users: dict[str, set[str]] = {}
     for record in spec.ops:
@@ -31,9 +52,10 @@ def bound_seconds(subjects: Subjects, subject: Subject, machine: MachineFacts, t
         if users.get(weight.attribute) and users[weight.attribute] <= _WHOLE_READERS
     )
     cold = whole * subjects.copies >= 2 * machine.l3_bytes and CACHE_MULTIPLE >= 2
-    bandwidth = machine.memory_bandwidth if cold else max(machine.cache_bandwidth, machine.memory_bandwidth)
+    fastest = max(machine.cache_bandwidth, memory)
+    bandwidth = memory if cold else fastest
     written = sum(placed.span for placed in subject.outputs.check.tensors)
-    moved = whole / bandwidth + written / max(machine.cache_bandwidth, machine.memory_bandwidth)
+    moved = whole / bandwidth + written / fastest
     rows = subject.workload.rows
     multiplied = sum(
         rows * weight.shape[0] * weight.shape[1]

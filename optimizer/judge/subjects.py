@@ -30,7 +30,8 @@ MAX_COPIES = 64
 MAX_SLOTS = 256
 # A timed batch should last this long, so that waking the worker (about 10 us, subtracted) hardly matters.
 BATCH_SECONDS = 2e-3
-# Activations of a call smaller than this stay in cache between producer and consumer in a model, and here.
+# Activations of a call smaller than this stay in cache between producer and consumer in a model, and here; larger
+# ones (a key-value cache) get enough slots to be cold too, unless the weights sweep the cache between calls anyway.
 COLD_ACTIVATION_BYTES = 128 << 10
 # Truths of one workload may take this much memory; beyond, it gets fewer trials (at least two).
 TRUTH_BYTES = 256 << 20
@@ -181,7 +182,8 @@ class Subjects:
         moved = sum(_layout(spec).storage_elements * torch_item(spec) for spec in workload.inputs)
         moved += sum(_layout(spec).storage_elements * torch_item(spec) for spec in workload.outputs)
         wanted = max(self.copies, int(BATCH_SECONDS / max(seconds, 1e-7)) + 1)
-        if moved >= COLD_ACTIVATION_BYTES:
+        swept = self.weight_bytes * self.copies >= 2 * self._machine.l3_bytes
+        if moved >= COLD_ACTIVATION_BYTES and not swept:
             wanted = max(wanted, -(-CACHE_MULTIPLE * self._machine.l3_bytes // moved))
         affordable = max(1, self._settings.memory_bytes // 2 // max(moved, 1))
         slots = min(wanted, affordable, MAX_SLOTS)

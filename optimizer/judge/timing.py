@@ -21,13 +21,13 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from optimizer.judge.checks import Checker, unwritten
 from optimizer.judge.oracle import as_tuple
-from optimizer.judge.remote import CandidateFault, Run, Worker
+from optimizer.judge.remote import CandidateFault, Worker
 from optimizer.judge.subjects import Subject, Subjects
 from optimizer.judge.verdict import Outcome, Quantiles
 from optimizer.languages.cpp_call import BoundKernel
@@ -36,8 +36,9 @@ MIN_CYCLES, MAX_CYCLES = 3, 8  # of four batches: 6 to 16 samples a side
 HOPELESS = 0.7  # a candidate slower than this after MIN_CYCLES is not measured further
 EMPTY_BATCHES = 5
 OVERHEAD_CALLS = 200
-# Of a batch's wall time, at most this share (plus a fixed part for waking up) may be neither running nor queueing.
-IDLE_SHARE, IDLE_NS = 0.3, 3_000_000
+# Of a batch's wall time beyond a fixed part for waking up, at most this share (median) may be neither spent running
+# nor queueing for a core.
+IDLE_SHARE, IDLE_NS = 0.3, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Timer:
     subjects: Subjects
     checker: Checker
     call_overhead: dict[str, float]
+    idle: list[float] = field(default_factory=list)  # of the batches of the subject being timed
 
     @property
     def _worker(self) -> Worker:
@@ -88,6 +90,7 @@ class Timer:
         """Measure one timed subject. Raises CandidateFault if a timed call is wrong or the clocks disagree."""
         settings, dice = self.checker.settings, self.subjects.dice
         eager = Eager(self.subjects, subject, settings.threads)
+        self.idle.clear()
         with _one_core(self._worker, settings.threads):
             started = time.monotonic()
             idle_cost = self._empty_cost(index)
@@ -104,6 +107,12 @@ class Timer:
                 slow = statistics.median(theirs) < HOPELESS * statistics.median(mine)
                 if slow or time.monotonic() - started > settings.timing_seconds:
                     break
+        if settings.threads == 1 and (idle := statistics.median(self.idle)) > IDLE_SHARE:
+            raise CandidateFault(
+                Outcome.IMPLAUSIBLE,
+                f"workload {subject.id}: it was idle for {idle:.0%} of the time; a kernel computes, "
+                "it does not sleep or have its work done elsewhere",
+            )
         return Timed(quantiles(theirs), quantiles(mine))
 
     def _pair(
@@ -139,8 +148,11 @@ class Timer:
         if not checker.served(run, subject, place):
             raise CandidateFault(Outcome.UNSUPPORTED, f"{place}: it declined while being timed")
         single = checker.settings.threads == 1
-        if single:
-            _cross_check(run, place)
+        if single and run.cpu_ns > 1.05 * run.wall_ns + IDLE_NS:
+            raise CandidateFault(
+                Outcome.IMPLAUSIBLE, f"{place}: it used more CPU time than the wall clock has"
+            )
+        self.idle.append(max(0.0, run.idle_ns - IDLE_NS) / run.wall_ns)
         spent = (run.cpu_ns if single else run.wall_ns) - idle_cost
         return max(spent, 0.0) / 1000 / region.slots + self.call_overhead[subject.id]
 
@@ -191,20 +203,6 @@ def call_overhead(empty: BoundKernel, inputs: list[torch.Tensor]) -> float:
             empty(*inputs)
         best = min(best, (time.thread_time_ns() - start) / OVERHEAD_CALLS)
     return best / 1000
-
-
-def _cross_check(run: Run, place: str) -> None:
-    """CPU time is within the wall's, and a busy worker runs or queues, it does not sleep. Raises CandidateFault."""
-    if run.cpu_ns > 1.05 * run.wall_ns + IDLE_NS:
-        raise CandidateFault(Outcome.IMPLAUSIBLE, f"{place}: it used more CPU time than the wall clock has")
-    if run.waiting_ns >= 0:
-        idle = run.wall_ns - run.cpu_ns - run.waiting_ns
-        if idle > IDLE_SHARE * run.wall_ns + IDLE_NS:
-            raise CandidateFault(
-                Outcome.IMPLAUSIBLE,
-                f"{place}: it was idle for {idle / 1e6:.1f} of {run.wall_ns / 1e6:.1f} ms; "
-                "a kernel computes, and does not wait or have work done elsewhere",
-            )
 
 
 @contextmanager

@@ -5,8 +5,9 @@
 - root mean square over the output: ``rms(c - r) <= K * max(rms(e - r), floor * rms(r))`` with K = 2 for 16-bit
   tasks and 4 for fp32. A bf16 kernel that drops one of 1024 products, accumulates in bf16 or quantises its
   weights to 8 bits lies beyond it; one that sums in another order does not.
-- each element, by rows (last axis): ``|c - r| <= 4 * max(largest |e - r| of the row, floor * max(|r|, row's rms))``
-  (8 for fp32), so that a wrong row among many right ones is seen.
+- each element, by rows (last axis), relative to its scale ``s = |r| + mean |r| of the row``:
+  ``|c - r| / s <= 4 * max(largest |e - r| / s of the row, floor)`` (8 for fp32), so that one wrong element or row
+  among many right ones is seen, and outliers, whose rounding is coarse, do not excuse the others.
 - ``floor`` is what correct rounding costs: 2^-9 for bf16, 2^-12 for fp16 (half a unit in the last place); 2^-20
   for fp32 (8 units: another summation order is no error).
 - integers and booleans equal eager's or the double-precision answer, element by element.
@@ -82,9 +83,9 @@ class Truth:
         allowed_rms = max(_rms(own), floor * _rms(rows))
         ratio = _rms(error) / allowed_rms if allowed_rms else (0.0 if not bool(error.any()) else float("inf"))
         limit = RMS_MULTIPLE.get(dtype, 2.0)
-        level = rows.square().mean(-1, keepdim=True).sqrt()
-        bound = torch.maximum(own.amax(-1, keepdim=True), floor * torch.maximum(rows.abs(), level))
-        outside = (error > ELEMENT_MULTIPLE.get(dtype, 4.0) * bound).view(got.shape)
+        scale = _scale(rows)
+        bound = (own / scale).amax(-1, keepdim=True).clamp_min(floor) if rows.numel() else own
+        outside = (error > ELEMENT_MULTIPLE.get(dtype, 4.0) * bound * scale).view(got.shape)
         problem = ""
         if ratio > limit:
             share = float(outside.double().mean())
@@ -144,8 +145,7 @@ class Allowance:
             exact = torch.where(finite, truth.exact, 0)
             own = _rows(torch.where(finite, truth.eager.to(wide) - exact, 0).abs())
             rows = _rows(exact)
-            level = rows.square().mean(-1).sqrt()
-            relative = torch.where(level > 0, own.amax(-1) / level.clamp_min(1e-30), 0.0)
+            relative = own / _scale(rows)
             size = _rms(rows)
             own_rms = max(_rms(own) / size if size else 0.0, floor)
             own_element = max(float(relative.max()) if relative.numel() else 0.0, floor)
@@ -170,9 +170,7 @@ class Allowance:
         flat_error, flat = error.reshape(calls, -1), expected.reshape(calls, -1)
         relative = flat_error.norm(dim=1) / flat.norm(dim=1).clamp_min(1e-30)
         rows, row_errors = _rows(expected), _rows(error)
-        level = rows.square().mean(-1, keepdim=True).sqrt()
-        # An element far above its row's level rounds at its own scale.
-        outside = row_errors > self.element * torch.maximum(level, rows.abs())
+        outside = row_errors > self.element * _scale(rows)
         if bool((relative > self.rms).any()):
             worst = float(relative.max())
             where = _where(error == error.max(), got, eager, "")
@@ -187,6 +185,12 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dim() < 2 or tensor.shape[-1] < 16:
         return tensor.reshape(1, -1)
     return tensor.reshape(-1, tensor.shape[-1])
+
+
+def _scale(rows: torch.Tensor) -> torch.Tensor:
+    """What an element's error is relative to; never 0."""
+    size = rows.abs()
+    return (size + size.mean(-1, keepdim=True)).clamp_min(1e-30) if rows.numel() else size
 
 
 def _rms(tensor: torch.Tensor) -> float:

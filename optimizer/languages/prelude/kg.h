@@ -12,7 +12,7 @@
 // A candidate may also define a weight-packing step, run once per weight set:
 //
 //   extern "C" size_t kg_packed_bytes(const kg_tensor* w);
-//   extern "C" void   kg_pack(const kg_tensor* w, void* packed);     // 64-byte aligned, kg_packed_bytes(w) long
+//   extern "C" void   kg_pack(const kg_tensor* w, void* packed);     // page aligned, kg_packed_bytes(w) long
 #pragma once
 #include <cmath>
 #include <cstddef>
