@@ -11,11 +11,9 @@ import errno
 import os
 import re
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,14 +24,15 @@ if TYPE_CHECKING:
     from integrator.load import load
     from integrator.patch import patch
     from integrator.pipeline import Pipeline
+    from integrator.stop import Stop
 
 __all__ = ["load", "main", "patch"]
 
 _PUBLIC = {"patch": "integrator.patch", "load": "integrator.load"}
-INTERRUPTED, TERMINATED = 130, 143
 # What a full, read-only, foreign or failing file system says: the user's to cure, wherever it comes up.
 _ENVIRONMENT = {
-    getattr(errno, name) for name in ("EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "EIO", "EMFILE", "ENAMETOOLONG")
+    getattr(errno, name)
+    for name in ("EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "EIO", "EMFILE", "ENAMETOOLONG")
 }
 # Typer carries its own copy of click in new releases and uses the real one in old ones; both name it only here.
 _TYPER_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -106,6 +105,7 @@ def _root(
 
 @app.command("optimize-and-patch")
 def optimize_and_patch(
+    context: typer.Context,
     model: Model,
     device: Device = "cpu",
     dtype: Dtype = "bfloat16",
@@ -136,7 +136,7 @@ def optimize_and_patch(
         policy=policy, budget=budget, families=families, seed=seed, threads=threads, resume=resume
     )
     ledger = ledger_options(rungs=rungs, rounds=rounds, keep_all=keep_all)
-    with _pipeline(out or default_run_folder(model), threads).locked() as pipeline:
+    with _pipeline(context, out or default_run_folder(model), threads).locked() as pipeline:
         pipeline.extract(what, reuse=True)
         pipeline.optimize(search)
         pipeline.integrate(ledger)
@@ -145,6 +145,7 @@ def optimize_and_patch(
 
 @app.command()
 def extract(
+    context: typer.Context,
     model: Model,
     device: Device = "cpu",
     dtype: Dtype = "bfloat16",
@@ -165,12 +166,13 @@ def extract(
         model=model, device=device, dtype=dtype, attention=attention, batch=batch, prompt=prompt, tokens=tokens,
         families=families, threads=threads, seed=seed, copy_weights=copy_weights,
     )  # fmt: skip
-    with _pipeline(out or default_run_folder(model), threads).locked() as pipeline:
+    with _pipeline(context, out or default_run_folder(model), threads).locked() as pipeline:
         pipeline.extract(what)
 
 
 @app.command()
 def optimize(
+    context: typer.Context,
     run: Run,
     policy: PolicyName = "catalog",
     budget: BudgetText = "4x4",
@@ -185,24 +187,26 @@ def optimize(
     options = search_options(
         policy=policy, budget=budget, families=families, seed=seed, threads=threads, resume=resume
     )
-    with _pipeline(run, threads).locked(existing=True) as pipeline:
+    with _pipeline(context, run, threads).locked(existing=True) as pipeline:
         pipeline.optimize(options)
 
 
 @app.command()
-def integrate(run: Run, rungs: Rungs = None, rounds: Rounds = None, keep_all: KeepAll = False) -> None:
+def integrate(
+    context: typer.Context, run: Run, rungs: Rungs = None, rounds: Rounds = None, keep_all: KeepAll = False
+) -> None:
     """Graft a run's kernels into its model one by one and measure tokens/s after each."""
     from integrator.options import ledger_options
 
     options = ledger_options(rungs=rungs, rounds=rounds, keep_all=keep_all)
-    with _pipeline(run).locked(existing=True) as pipeline:
+    with _pipeline(context, run).locked(existing=True) as pipeline:
         pipeline.integrate(options)
 
 
 @app.command()
-def report(run: Run) -> None:
+def report(context: typer.Context, run: Run) -> None:
     """Write report.json, report.html and ledger.png of a run, finished or not."""
-    with _pipeline(run).locked(existing=True) as pipeline:
+    with _pipeline(context, run).locked(existing=True) as pipeline:
         pipeline.report()
 
 
@@ -238,43 +242,47 @@ def default_run_folder(model: str) -> Path:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 1 (failed), 2 (usage), 130 (Ctrl-C), 143 (SIGTERM)."""
     from integrator.report.clean import one_line, tolerate_encoding
+    from integrator.stop import Stop
 
     tolerate_encoding(sys.stdout, sys.stderr)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    stopped_by: list[int] = []
-    previous = signal.signal(signal.SIGTERM, _as_interrupt(stopped_by))
-    try:
-        return _invoke(words)
-    except KernelgraftError as error:
-        _complain(one_line(str(error), 2000))
-        return error.exit_code
-    except KeyboardInterrupt:
-        _complain(f"stopped; all that was measured is kept, and the same command continues: {_again(words)}")
-        return TERMINATED if stopped_by else INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone (`kernelgraft doctor | head`); without this, Python complains once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:
-        if error.errno not in _ENVIRONMENT:
-            raise
-        where = error.filename or "a file"
-        _complain(one_line(f"cannot use {where}: {error.strerror}; free it, or choose another folder"))
-        return 1
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    with Stop() as stop:
+        try:
+            return _invoke(words, stop)
+        except KernelgraftError as error:
+            _complain(one_line(str(error), 2000))
+            return error.exit_code
+        except KeyboardInterrupt:
+            stop.settle()
+            again = shlex.join(["kernelgraft", *words])
+            _complain(f"stopped; all that was measured is kept, and the same command continues: {again}")
+            return stop.status
+        except BrokenPipeError:
+            # The reader has gone (`kernelgraft doctor | head`); without this, Python complains once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        except OSError as error:
+            if error.errno not in _ENVIRONMENT:
+                raise
+            where = error.filename or "a file"
+            _complain(one_line(f"cannot use {where}: {error.strerror}; free it, or choose another folder"))
+            return 1
 
 
-def _invoke(words: list[str]) -> int:
+def _invoke(words: list[str], stop: Stop) -> int:
     """Typer without its own exit and traceback handling; its usage errors become ours."""
+    from integrator.stop import INTERRUPTED
+
     try:
-        result = app(words, prog_name="kernelgraft", standalone_mode=False)
+        result = app(words, prog_name="kernelgraft", standalone_mode=False, obj=stop)
     except typer.Abort as error:
         raise KeyboardInterrupt from error
     except _TYPER_USAGE_ERROR as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "kernelgraft"
         raise UsageError(message=f"{_usage_problem(error)}; see `{command} --help`") from error
+    if result == INTERRUPTED:  # newer typers turn Ctrl-C into this status, older ones into Abort
+        raise KeyboardInterrupt
     return result if isinstance(result, int) else 0
 
 
@@ -294,21 +302,7 @@ def _complain(sentence: str) -> None:
     make_console(stderr=True).print(Text(f"kernelgraft: {sentence}", style="red"), soft_wrap=True)
 
 
-def _again(words: Sequence[str]) -> str:
-    return shlex.join(["kernelgraft", *words])
-
-
-def _as_interrupt(stopped_by: list[int]) -> Callable[[int, FrameType | None], None]:
-    """A polite kill ends like Ctrl-C, so that workers are reaped and files are whole."""
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        stopped_by.append(number)
-        raise KeyboardInterrupt
-
-    return handler
-
-
-def _pipeline(folder: Path, threads: int = 1) -> Pipeline:
+def _pipeline(context: typer.Context, folder: Path, threads: int = 1) -> Pipeline:
     """The stages over one run folder. Thread counts must be in the environment before torch is first imported."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(threads)
@@ -317,7 +311,8 @@ def _pipeline(folder: Path, threads: int = 1) -> Pipeline:
     from integrator.pipeline import Pipeline
     from integrator.report.terminal import make_console
 
-    return Pipeline(folder, make_console())
+    stop: Stop = context.obj
+    return Pipeline(folder, make_console(), stop.check)
 
 
 if __name__ == "__main__":

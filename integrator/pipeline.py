@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -27,9 +27,10 @@ from integrator.report.tables import (
     print_search,
     print_tasks,
 )
-from integrator.report.terminal import watcher
+from integrator.report.terminal import Attentive, watcher
 
 if TYPE_CHECKING:
+    from extractor.progress import Progress
     from integrator.options import ExtractOptions, LedgerOptions, SearchOptions
     from optimizer.policies.protocol import Policy
 
@@ -44,10 +45,14 @@ class UnknownPolicy(UsageError):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One run folder and the console its progress is shown on."""
+    """One run folder and the console its progress is shown on.
+
+    ``check`` is called at every step of every stage and may raise KeyboardInterrupt to stop it.
+    """
 
     folder: Path
     console: Console
+    check: Callable[[], None] = lambda: None
 
     @property
     def run(self) -> RunFolder:
@@ -93,7 +98,7 @@ class Pipeline:
                 budget=options.budget,
                 families=options.families,
                 resume=options.resume,
-                progress=watcher(self.console),
+                progress=self._progress(),
                 seed=options.seed,
             )
         print_search(self.console, task_scores(self.run))
@@ -109,7 +114,7 @@ class Pipeline:
                 rungs=options.rungs or DEFAULT_RUNGS,
                 rounds=options.rounds or DEFAULT_ROUNDS,
                 keep_all=options.keep_all,
-                progress=watcher(self.console),
+                progress=self._progress(),
             )
 
     def report(self) -> None:
@@ -162,7 +167,7 @@ class Pipeline:
         from extractor.models import load_model
 
         torch.set_num_threads(options.threads)
-        progress = watcher(self.console)
+        progress = self._progress()
         with timed_stage(self.folder, "extract", scope=options.scope):
             loaded = load_model(
                 options.model,
@@ -185,6 +190,9 @@ class Pipeline:
             del loaded
             gc.collect()  # the integrator loads the model anew; two copies would double the peak
         print_dropped(self.console, report.dropped)
+
+    def _progress(self) -> Progress:
+        return Attentive(watcher(self.console), self.check)
 
     def _say(self, text: str) -> None:
         self.console.print(Text(one_line(text)), soft_wrap=True)

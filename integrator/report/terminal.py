@@ -69,6 +69,36 @@ def watcher(console: Console) -> Progress:
     return LineProgress(lambda line: console.print(Text(line), soft_wrap=True))
 
 
+class Attentive:
+    """A progress that asks, at every step, whether to go on.
+
+    A signal's KeyboardInterrupt can be raised inside a library's callback and be swallowed there; ``check`` raises
+    it again at the next step. Ending a stage never asks, so that cleaning up is not cut short.
+    """
+
+    def __init__(self, progress: Progress, check: Callable[[], None]) -> None:
+        self._progress = progress
+        self._check = check
+
+    def start(self, stage: str, total: int) -> None:
+        """Ask, then begin."""
+        self._check()
+        self._progress.start(stage, total)
+
+    def advance(self, note: str = "", steps: int = 1) -> None:
+        """Ask, then count."""
+        self._check()
+        self._progress.advance(note, steps)
+
+    def message(self, text: str) -> None:
+        """Pass on."""
+        self._progress.message(text)
+
+    def finish(self) -> None:
+        """Pass on."""
+        self._progress.finish()
+
+
 class _Remaining(ProgressColumn):
     """``about 40 s left``, or what has passed once the stage is done."""
 
