@@ -1,8 +1,9 @@
 """Memory shared with a worker: anonymous files laid out in regions, slots and tensors.
 
 A *region* is one workload's arguments of one side (inputs or outputs), repeated over *slots*; a call uses one slot.
-Between tensors lie *gaps* filled with 0xFF: in bf16, fp16, fp32 and fp64 that is a NaN, so that reading past an input
-poisons the result, and writing past an output leaves a trace.
+Between tensors lie *gaps* of poison, which is a NaN in every float dtype: reading past an input spoils the result, and
+writing past an output leaves a trace. Inputs and outputs have different poison, so that an output that was never
+written is told from one computed from what lies beside an input.
 
 Files holding inputs and weights are sealed against new writable mappings: the judge keeps the writable mapping it
 made before, the worker can only ever read.
@@ -21,7 +22,8 @@ import torch
 from extractor.laws import torch_dtype
 from optimizer.languages.abi import ITEM_BYTES
 
-POISON = 0xFF
+UNWRITTEN = 0xFF  # every byte of outputs and their gaps before a call
+_BESIDE_INPUT = 0x7FF8  # every 16 bits of the gaps of inputs and weights: NaN as bf16, fp16, fp32 and fp64
 _ALIGN = 64
 _GAP = 1024 + 64  # odd in cache lines: page-aligned arguments would collide in the low 12 address bits
 _F_ADD_SEALS = 1033
@@ -126,7 +128,7 @@ def _round_up(value: int) -> int:
 
 
 class Arena:
-    """One anonymous memory file, mapped writable here. ``size`` is in bytes; all bytes start as poison."""
+    """One anonymous memory file, mapped writable here. ``size`` is in bytes."""
 
     def __init__(self, name: str, size: int) -> None:
         self.size = _round_up(max(size, _ALIGN))
@@ -166,17 +168,21 @@ class Arena:
         """The tensors of one slot, as views."""
         return [self.stacked(region, index)[slot] for index in range(len(region.tensors))]
 
-    def poison(self, region: Region) -> None:
-        """Fill all slots and gaps of a region with 0xFF."""
-        self.bytes[region.base : region.end].fill_(POISON)
+    def poison_outputs(self, region: Region) -> None:
+        """Fill all slots and gaps of a region of outputs."""
+        self.bytes[region.base : region.end].fill_(UNWRITTEN)
+
+    def poison_inputs(self, region: Region) -> None:
+        """Fill all slots and gaps of a region of inputs or weights."""
+        self.bytes[region.base : region.end].view(torch.int16).fill_(_BESIDE_INPUT)
 
     def damaged_gap(self, region: Region, slots: int) -> tuple[int, int] | None:
-        """(slot, byte in slot) of the first gap byte among the first ``slots`` that is no longer poison."""
+        """(slot, byte in slot) of the first gap byte among the first ``slots`` that was written."""
         grid = self.bytes[region.base : region.base + slots * region.slot_bytes].view(
             slots, region.slot_bytes
         )
         for start, stop in region.gaps:
-            touched = grid[:, start:stop] != POISON
+            touched = grid[:, start:stop] != UNWRITTEN
             if bool(touched.any()):
                 slot, byte = (int(part) for part in touched.nonzero()[0])
                 return slot, start + byte

@@ -83,7 +83,7 @@ class Checker:
             return
         place = f"workload {subject.id}" + (f" {where}" if where else "")
         arena, region = self.subjects.outputs, subject.outputs.check
-        arena.poison(region)
+        arena.poison_outputs(region)
         run = self.worker.run(2 * index, trials[0], len(trials), self.deadline.left, f"running {place}")
         if not self.served(run, subject, place):
             unsupported.add(index)

@@ -41,7 +41,7 @@ RUNNER = Path(__file__).with_name("runner.cpp")
 _EMPTY_KERNEL = """
 extern "C" int kg_forward(const kg_tensor*, const kg_tensor*, const kg_tensor*, const void*) { return KG_OK; }
 """
-_MEMORY_BEYOND_WEIGHTS = 2 << 30  # address space a worker may use besides shared memory and packed weights
+_MEMORY_BEYOND_WEIGHTS = 1 << 30  # address space a worker may use besides shared memory and packed weights
 
 
 class UnknownWorkload(KernelgraftError):

@@ -139,7 +139,7 @@ class Timer:
     def _candidate_batch(self, index: int, subject: Subject, idle_cost: float) -> float:
         region = subject.outputs.timing
         assert region is not None
-        self.subjects.outputs.poison(region)
+        self.subjects.outputs.poison_outputs(region)
         place = f"workload {subject.id}"
         checker = self.checker
         run = self._worker.run(

@@ -131,8 +131,11 @@ class Allowance:
     is_float: bool
 
     @classmethod
-    def of(cls, truths: Iterable[Truth]) -> Allowance:
-        """From the trials of one output: candidate's allowance plus eager's own error, by the triangle inequality."""
+    def of(cls, truths: Iterable[Truth], profile: Profile) -> Allowance:
+        """From the trials of one output: candidate's allowance plus eager's own error, by the triangle inequality.
+
+        The paper's profile bounds only the whole output; single elements may be anywhere.
+        """
         rms = element = 0.0
         is_float = True
         for truth in truths:
@@ -149,6 +152,9 @@ class Allowance:
             size = _rms(rows)
             own_rms = max(_rms(own) / size if size else 0.0, floor)
             own_element = max(float(relative.max()) if relative.numel() else 0.0, floor)
+            if profile is Profile.PAPER:
+                rms, element = max(rms, PAPER_RELATIVE + 2.0 * own_rms), float("inf")
+                continue
             rms = max(rms, (RMS_MULTIPLE.get(dtype, 2.0) + 1.0) * own_rms)
             element = max(element, DRAW_SLACK * (ELEMENT_MULTIPLE.get(dtype, 4.0) + 1.0) * own_element)
         return cls(rms, element, is_float)
