@@ -148,6 +148,24 @@ def view_groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[l
     return groups
 
 
+def shape_groups(
+    name: str, before: tuple[int, ...], after: tuple[int, ...], axis: int | None
+) -> list[tuple[list[int], list[int]]]:
+    """Axis groups of any view op; ``unsqueeze`` and ``squeeze`` say themselves which axis comes or goes."""
+    if axis is None or name not in ("unsqueeze", "squeeze"):
+        return view_groups(before, after)
+    longer, shorter = (after, before) if name == "unsqueeze" else (before, after)
+    axis %= len(longer)
+    if len(longer) == len(shorter):  # squeeze of an axis longer than 1 does nothing
+        return [([i], [i]) for i in range(len(before))]
+    kept = [i for i in range(len(longer)) if i != axis]
+    pairs: list[tuple[list[int], list[int]]] = []
+    for i, j in zip(range(len(shorter)), kept, strict=True):
+        pairs.append(([i], [j]) if name == "unsqueeze" else ([j], [i]))
+    pairs.append(([], [axis]) if name == "unsqueeze" else ([axis], []))
+    return pairs
+
+
 def flatten_group(indices: list[Index], sizes: list[str]) -> Index:
     """Linear index of ``indices`` over axes whose sizes are C expressions (literals for static axes)."""
     total = Index()

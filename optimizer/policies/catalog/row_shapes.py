@@ -7,6 +7,7 @@ candidate declines (``KG_UNSUPPORTED``) when the check fails: it is never wrong 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +19,8 @@ from optimizer.policies.catalog.row_index import (
     SplitAt,
     boundary,
     flatten_group,
+    shape_groups,
     unflatten_group,
-    view_groups,
 )
 from optimizer.policies.catalog.row_ops import REDUCTIONS, formula, is_identity, list_argument
 
@@ -34,6 +35,7 @@ class Shapes:
     graph: Graph
     checks: list[str] = field(default_factory=list)
     _sizes: dict[str, list[str]] = field(default_factory=dict)
+    _known: dict[str, tuple[int, ...]] = field(default_factory=dict)  # what size expressions are, by workload
 
     def require(self, condition: str) -> None:
         """Remember a run-time condition once."""
@@ -61,6 +63,9 @@ class Shapes:
             name = f"in[{value.position}]"
             self.require(f"{name}.ndim == {len(value.shape)}")
             sizes = [f"{name}.size[{axis}]" for axis in range(len(value.shape))]
+            recorded = [workload.inputs[value.position].shape for workload in self.graph.spec.workloads]
+            for axis, size in enumerate(sizes):
+                self._known[size] = tuple(shape[axis] for shape in recorded)
             if sizes:
                 self.require_equal(sizes[-1], str(value.shape[-1]))
                 sizes[-1] = str(value.shape[-1])
@@ -93,25 +98,34 @@ class Shapes:
                     self.require_equal(size, "1")
                 elif size not in seen:
                     seen.append(size)
-            if value.shape[axis] == 1:
-                seen = [size for size in seen if size != "1"] or ["1"]
-            literal = [size for size in seen if size.isdigit()]
-            if len(seen) == 1:
-                result.append(seen[0])
-            elif literal:
-                for size in seen:
-                    self.require_equal(size, literal[0])
-                result.append(literal[0])
-            elif value.shape[axis] != 1:
-                for size in seen[1:]:
-                    self.require_equal(size, seen[0])
-                result.append(seen[0])
-            else:
-                largest = f"std::max({{{', '.join(seen)}}})"
-                for size in seen:
-                    self.require(f"({size} == 1 || {size} == {largest})")
-                result.append(largest)
+            result.append(self._common(seen))
         return result
+
+    def _common(self, seen: list[str]) -> str:
+        """The size that all of ``seen`` broadcast to, with the checks that they do."""
+        seen = [size for size in seen if size != "1"] or ["1"]
+        literal = next((size for size in seen if size.isdigit()), None)
+        largest = tuple(
+            max(values) for values in zip(*(self._known[s] for s in seen if s in self._known), strict=True)
+        )
+        known = next((size for size in seen if self._known.get(size) == largest), seen[0])
+        target = literal or known
+        for size in seen:
+            same = literal is not None or self._known.get(size) == largest != (1,) * len(largest)
+            if size == target:
+                continue
+            if same:
+                self.require_equal(size, target)
+            else:
+                self.require(f"({size} == 1 || {size} == {target})")
+        return target
+
+    def _product(self, sizes: list[str]) -> str:
+        text = "(" + " * ".join(sizes) + ")"
+        known = [self._known.get(size) for size in sizes]
+        if all(values is not None for values in known):
+            self._known[text] = tuple(math.prod(column) for column in zip(*known, strict=True))
+        return text
 
     def _shape_op(self, value: Value, op: OpRecord) -> list[str]:
         if op.op == "cat":
@@ -126,7 +140,7 @@ class Shapes:
             return sizes
         sizes = self.sizes(source)
         if op.op in VIEWS:
-            return self._view(sizes, source.shape, value.shape)
+            return self._view(sizes, op, source.shape, value.shape)
         if op.op in ("transpose", "permute", "t"):
             order = axis_order(op, len(source.shape))
             return [sizes[axis] for axis in order]
@@ -134,9 +148,11 @@ class Shapes:
             return self._expand(sizes, source.shape, value.shape)
         return self._getitem(sizes, source, value, op)
 
-    def _view(self, sizes: list[str], before: tuple[int, ...], after: tuple[int, ...]) -> list[str]:
+    def _view(
+        self, sizes: list[str], op: OpRecord, before: tuple[int, ...], after: tuple[int, ...]
+    ) -> list[str]:
         result = ["1"] * len(after)
-        for left, right in view_groups(before, after):
+        for left, right in shape_groups(op.op, before, after, operand(op, 1, "dim")):
             if not right:
                 for axis in left:
                     self.require_equal(sizes[axis], "1")
@@ -148,7 +164,7 @@ class Shapes:
                 for axis in right:
                     result[axis] = str(after[axis])
             elif left and len(right) == 1:
-                result[right[0]] = "(" + " * ".join(sizes[axis] for axis in left) + ")"
+                result[right[0]] = self._product([sizes[axis] for axis in left])
             elif left:
                 raise NotCovered(f"view {before} -> {after} splits an axis of run-time size")
         return result
@@ -210,7 +226,8 @@ class Shapes:
             shifted[axis] = indices[axis].plus(Index(const=start))
             return base, tuple(shifted)
         if op.op in VIEWS:
-            return source, self.reshape_index(value, source, indices, span)
+            groups = shape_groups(op.op, source.shape, value.shape, operand(op, 1, "dim"))
+            return source, self.reshape_index(value, source, groups, indices, span)
         if op.op in ("transpose", "permute", "t"):
             result = [Index()] * len(indices)
             for position, axis in enumerate(axis_order(op, len(source.shape))):
@@ -238,12 +255,20 @@ class Shapes:
         return source, tuple(result)
 
     def reshape_index(
-        self, have: Value, want: Value, indices: tuple[Index, ...], span: Span
+        self,
+        have: Value,
+        want: Value,
+        groups: list[tuple[list[int], list[int]]],
+        indices: tuple[Index, ...],
+        span: Span,
     ) -> tuple[Index, ...]:
-        """Indices into ``want`` of the element at ``indices`` of ``have``: the same elements, another shape."""
+        """Indices into ``want`` of the element at ``indices`` of ``have``: the same elements, another shape.
+
+        ``groups`` pairs axes of ``want`` with axes of ``have``.
+        """
         result = [Index()] * len(want.shape)
         have_sizes, want_sizes = self.sizes(have), self.sizes(want)
-        for left, right in view_groups(want.shape, have.shape):
+        for left, right in groups:
             if not left or not right:
                 continue
             if len(left) == len(right) == 1:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from optimizer.policies.catalog.graph import Graph, NotCovered, Value, operand, reference
-from optimizer.policies.catalog.row_index import Index, Span, SplitAt
+from optimizer.policies.catalog.row_index import Index, Span, SplitAt, shape_groups
 from optimizer.policies.catalog.row_ops import FLOATS, REDUCTIONS, formula, is_identity, number, reduction
 from optimizer.policies.catalog.row_shapes import SHAPE_OPS, Shapes, axis_order
 from optimizer.policies.catalog.rows import Nest
@@ -356,7 +356,9 @@ class NestWriter:
             return inner
         if op.op in ("transpose", "permute", "t"):
             return tuple(inner[axis] for axis in axis_order(op, len(inner)))
-        return self.shapes.reshape_index(source, returned, inner, span)
+        groups = shape_groups(op.op, source.shape, returned.shape, operand(op, 1, "dim"))
+        turned = [(right, left) for left, right in groups]
+        return self.shapes.reshape_index(source, returned, turned, inner, span)
 
     def _assign(self, wanted: str, expression: str, loop: _Loop | None) -> str:
         name = self._name(wanted)
