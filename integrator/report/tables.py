@@ -37,11 +37,9 @@ class Column:
     style: str = ""
 
 
-def table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
     """A plain table; ``rows`` hold untrusted text."""
-    built = Table(
-        title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
-    )
+    built = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         built.add_column(
             Text(column.heading),
@@ -72,7 +70,9 @@ def print_table(
     used = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     if used:
         shown = [[row[index] for index in used] for row in rows]
-        console.print(table(title, [columns[index] for index in used], shown))
+        # Not the table's own title: that would wrap at the width of a narrow table.
+        console.print(Text(one_line(title), style="bold"), soft_wrap=True)
+        console.print(table([columns[index] for index in used], shown))
 
 
 def print_tasks(console: Console, run: RunFolder) -> None:
