@@ -253,10 +253,13 @@ class Judge:
         speedup: float | None = None,
         roofline: float | None = None,
     ) -> Verdict:
+        results = course.results
+        if outcome is not Outcome.CORRECT:  # a failed candidate has no times, also where some were taken
+            results = tuple(r.model_copy(update={"reference": None, "candidate": None}) for r in results)
         return Verdict(
             outcome=outcome,
             reason=reason,
-            results=course.results,
+            results=results,
             speedup=speedup,
             roofline=roofline,
             build_seconds=course.build_seconds,
