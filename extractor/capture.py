@@ -84,19 +84,17 @@ def capture_steps(
     vocabulary = int(model.config.get_text_config().vocab_size)
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, vocabulary, (batch, prompt), generator=generator).to(model.device)
+    token = torch.randint(0, vocabulary, (batch, 1), generator=generator).to(model.device)
     steps: list[StepGraph] = []
     with torch.no_grad():
         cache = _prepared_cache(model, ids, cache_len)
+        if Phase.DECODE in phases:
+            dims = StepDims(batch=batch, query=1, cache_len=cache_len)
+            steps.append(StepGraph(*_record(model, Phase.DECODE, token, cache), Phase.DECODE, dims))
         if Phase.PREFILL in phases:
             cache.reset()
             dims = StepDims(batch=batch, query=prompt, cache_len=cache_len)
-            graph, inputs, _ = _record(model, Phase.PREFILL, ids, cache)
-            steps.append(StepGraph(graph, inputs, Phase.PREFILL, dims))
-        if Phase.DECODE in phases:
-            token = torch.randint(0, vocabulary, (batch, 1), generator=generator).to(model.device)
-            dims = StepDims(batch=batch, query=1, cache_len=cache_len)
-            graph, inputs, _ = _record(model, Phase.DECODE, token, cache)
-            steps.append(StepGraph(graph, inputs, Phase.DECODE, dims))
+            steps.insert(0, StepGraph(*_record(model, Phase.PREFILL, ids, cache), Phase.PREFILL, dims))
     return steps
 
 
@@ -106,27 +104,37 @@ def _prepared_cache(model: PreTrainedModel, ids: torch.Tensor, cache_len: int) -
 
     try:
         cache = StaticCache(config=model.config, max_cache_len=cache_len)
-        model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        model.base_model(ids, past_key_values=cache, use_cache=True)
     except (KeyError, ValueError, NotImplementedError, AttributeError) as error:
         problem = f"it cannot run with a static cache ({type(error).__name__}: {first_line(error)})"
         raise CaptureFailed(phase="a step", model=type(model).__name__, problem=problem) from error
     return cache
 
 
+class _Recorded(Exception):
+    """Ends the captured step before it runs: the graph is all that is wanted, and the cache stays as it was."""
+
+
 def _record(
     model: PreTrainedModel, phase: Phase, ids: torch.Tensor, cache: StaticCache
-) -> tuple[fx.GraphModule, tuple[Any, ...], Any]:
+) -> tuple[fx.GraphModule, tuple[Any, ...]]:
     own = {id(tensor) for tensor in [*model.parameters(), *model.buffers()]}
     caught: list[tuple[fx.GraphModule, tuple[Any, ...]]] = []
 
     def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         caught.append((gm, tuple(_private(value, own) for value in example_inputs)))
-        return gm.forward
+
+        def stop(*_: Any) -> Any:
+            raise _Recorded
+
+        return stop
 
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
     try:
-        output = compiled(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        compiled(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    except _Recorded:
+        pass
     except torch._dynamo.exc.TorchDynamoException as error:
         raise CaptureFailed(phase=phase, model=type(model).__name__, problem=first_line(error)) from error
     finally:
@@ -134,7 +142,7 @@ def _record(
     if len(caught) != 1:
         problem = f"it falls into {len(caught)} graphs"
         raise CaptureFailed(phase=phase, model=type(model).__name__, problem=problem)
-    return (*caught[0], output)
+    return caught[0]
 
 
 def _private(value: Any, own: set[int]) -> Any:

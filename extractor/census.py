@@ -75,29 +75,33 @@ class Timing:
 
 
 def time_step(
-    step: StepGraph, binding: Binding, regions: Sequence[Region], *, repetitions: int = 5, warmup: int = 1
+    step: StepGraph, binding: Binding, regions: Sequence[Region], *, repetitions: int = 5, budget: float = 5.0
 ) -> Timing:
-    """Time one step region by region; medians over ``repetitions`` after ``warmup`` runs."""
+    """Time one step region by region: medians over ``repetitions`` after one warm-up run.
+
+    A step so long that they would take more than ``budget`` seconds is repeated less often, but at least twice.
+    """
     owner = {node: index for index, region in enumerate(regions) for node in region.nodes}
     on_gpu = any(isinstance(v, torch.Tensor) and v.is_cuda for v in step.example_inputs)
-    marks: list[int] = []
     clock = _DeviceClock() if on_gpu else _ThreadClock()
     program, marks = _instrument(step.gm, owner, clock.mark)
     rows: list[list[float]] = []
     with torch.no_grad():
-        for repetition in range(warmup + repetitions):
+        for repetition in range(1 + repetitions):
             arguments = fresh_inputs(step, binding)
             clock.start()
             program(*arguments)
             spans = clock.spans()
-            if repetition >= warmup:
+            if repetition > 0:
                 rows.append(_sum_by_owner(spans, marks, len(regions)))
+            if len(rows) >= 2 and sum(map(sum, rows)) > budget:
+                break
     middle = [median(column) for column in zip(*rows, strict=True)]
     return Timing(
         regions=tuple(middle[:-1]),
         rest=middle[-1],
         total=sum(middle),
-        repetitions=repetitions,
+        repetitions=len(rows),
         clock=clock.name,
     )
 
