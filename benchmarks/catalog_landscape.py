@@ -64,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=PRIOR)
     parser.add_argument("--keep", action="store_true", help="add to the landscapes already in the file")
     parser.add_argument("--slowest", type=float, default=0.3, help="drop plans below this share of the best")
+    parser.add_argument(
+        "--bodies", default="avx512_bf16,avx512f,avx2", help="those measured, as far as possible"
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -75,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             semantics = derive(task.spec)
             if semantics is None:
                 continue
-            for landscape in measure(task, semantics, builder, machine, found, options.slowest):
+            for landscape in measure(task, semantics, builder, machine, found, options):
                 found.append(landscape)
                 prior = Prior(machine=machine.key, landscapes=tuple(found))
                 options.out.write_text(prior.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -88,7 +91,7 @@ def measure(
     builder: CppBuilder,
     machine: MachineFacts,
     known: Sequence[Landscape],
-    slowest: float,
+    settings: argparse.Namespace,
 ) -> list[Landscape]:
     """The landscapes of a task's decode slots that ``known`` lacks."""
     kind = kind_of(semantics)
@@ -112,6 +115,8 @@ def measure(
     runners: dict[int, list[Runner]] = {slot: [_eager(task, wanted[slot], weights)] for slot in wanted}
     options: list[tuple[str, Knobs]] = []
     for body in bodies_for(semantics, machine.isa):
+        if body not in settings.bodies.split(","):
+            continue
         union = {knobs: None for slot in wanted for knobs in choices(semantics, slot, body)}
         options += [(body, knobs) for knobs in union]
     for body, knobs in options:
@@ -125,7 +130,9 @@ def measure(
         seconds = _interleaved(candidates)
         eager = seconds.pop("eager")
         best = min(seconds.values())
-        speeds = {key: round(best / value, 3) for key, value in seconds.items() if best / value >= slowest}
+        speeds = {
+            key: round(best / value, 3) for key, value in seconds.items() if best / value >= settings.slowest
+        }
         place = features(semantics, slot, timed)
         fastest = max(speeds, key=lambda key: speeds[key])
         print(

@@ -30,12 +30,12 @@ class LinearKnobs:
 
 @dataclass(frozen=True)
 class AttentionKnobs:
-    """``keys`` scored together, ``block`` positions a softmax step, ``chunk`` value vectors, ``ahead`` bytes."""
+    """``keys`` scored together, ``block`` positions a softmax step, ``chunk`` value vectors, ``fetch`` mode."""
 
     keys: int = 8
     block: int = 256
     chunk: int = 4
-    ahead: int = 0
+    fetch: int = 1
 
     def fits(self, group: int, v_width: int, body: str) -> bool:
         """True if the accumulators stay in registers and a chunk is no wider than a value row."""
@@ -59,14 +59,14 @@ Knobs = LinearKnobs | AttentionKnobs | RowKnobs
 
 LINEAR_SPACE = tuple(
     LinearKnobs(rows, unroll, ahead)
-    for rows in (1, 2, 4, 8)
+    for rows in (1, 2, 4)
     for unroll in (1, 2, 4)
-    for ahead in (0, 2048, 4096, 8192, 16384)
+    for ahead in (0, 4096, 8192, 16384)
 )
 ATTENTION_SPACE = tuple(
-    AttentionKnobs(keys, 256, chunk, ahead)
+    AttentionKnobs(keys, 256, chunk, fetch)
     for keys in (2, 4, 8, 16)
     for chunk in (1, 2, 4, 8)
-    for ahead in (0, 1024, 4096)
+    for fetch in (0, 1, 2)
 )
 ROW_SPACE = tuple(RowKnobs(unroll, buffer) for unroll in (1, 2, 4) for buffer in (False, True))

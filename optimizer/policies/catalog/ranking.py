@@ -63,8 +63,8 @@ def knob_key(body: str, knobs: Knobs) -> str:
     match knobs:
         case LinearKnobs(rows, unroll, ahead):
             return f"{body} {rows} {unroll} {ahead}"
-        case AttentionKnobs(keys, block, chunk, ahead):
-            return f"{body} {keys} {block} {chunk} {ahead}"
+        case AttentionKnobs(keys, block, chunk, fetch):
+            return f"{body} {keys} {block} {chunk} {fetch}"
         case RowKnobs(unroll, buffer):
             return f"{body} {unroll} {int(buffer)}"
 
@@ -125,9 +125,9 @@ def rule_of_thumb(slot: Slot, body: str, knobs: Knobs) -> float:
             score -= 0.06 * abs(math.log2(rows / wanted))
             score -= 0.04 * abs(math.log2(unroll / (2 if slot.m <= 2 else 1)))
             score -= 0.03 * abs(math.log2(ahead / 8192)) if ahead else 0.1
-        case AttentionKnobs(keys, _, chunk, ahead):
-            score -= 0.05 * abs(math.log2(keys / 8)) + 0.05 * abs(math.log2(chunk / 4))
-            score -= 0.02 * math.log2(1 + ahead / 1024)
+        case AttentionKnobs(keys, _, chunk, fetch):
+            score -= 0.05 * abs(math.log2(keys / 4)) + 0.05 * abs(math.log2(chunk / 8))
+            score -= 0.1 * (2 - fetch)
         case RowKnobs(unroll, buffer):
             score -= 0.02 * math.log2(unroll) + (0.0 if buffer else 0.01)
     return score
