@@ -6,6 +6,7 @@ nothing is compiled. Decode is captured after a real prefill, so that its cache 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -132,7 +133,10 @@ def _record(
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
     try:
-        compiled(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        with warnings.catch_warnings():
+            # Dynamo remarks on caches it looks through; nothing a user could act on.
+            warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\._dynamo")
+            compiled(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
     except _Recorded:
         pass
     except torch._dynamo.exc.TorchDynamoException as error:

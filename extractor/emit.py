@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from extractor.expressions import NodeWriter
+from extractor.expressions import HELPERS, NodeWriter
 from extractor.graph import op_name, result, shape_of, source_text
 from extractor.keys import dtype_name
 from extractor.naming import name_values
@@ -28,6 +28,7 @@ class Program:
     ops: tuple[OpRecord, ...]
     linears: dict[str, bool]  # module attribute -> has a bias; called as modules
     lines: tuple[str, ...]  # the source lines the operator came from
+    helpers: tuple[str, ...]  # definitions the statements call
 
 
 def write_program(variants: Sequence[Variant]) -> Program:
@@ -59,8 +60,15 @@ def write_program(variants: Sequence[Variant]) -> Program:
         outputs=tuple(names[node] for node in region.outputs),
         ops=tuple(_record(node, refs) for node in region.nodes),
         linears=linears,
+        helpers=tuple(
+            HELPERS[name] for name in sorted({_bare(node) for node in region.nodes} & HELPERS.keys())
+        ),
         lines=tuple(dict.fromkeys(line for line in map(source_text, region.nodes) if line)),
     )
+
+
+def _bare(node: fx.Node) -> str:
+    return op_name(node).partition(".")[0]
 
 
 def _from_weights(region: Region) -> set[fx.Node]:
@@ -105,7 +113,7 @@ def _record(node: fx.Node, refs: dict[fx.Node, str]) -> OpRecord:
     tensor = isinstance(value, torch.Tensor)
     return OpRecord(
         name=refs[node],
-        op=op_name(node),
+        op=_bare(node),
         args=tuple(_plain(argument, refs) for argument in node.args),
         kwargs={key: _plain(argument, refs) for key, argument in node.kwargs.items()},
         shape=shape_of(node),
@@ -163,6 +171,8 @@ def write_task_source(
     ]
     if _needs_helper(program, weights):
         out += ["", *_PARAMETER_HELPER]
+    for helper in program.helpers:
+        out += ["", helper]
     out += ["", "class Model(nn.Module):", "    def __init__(self):", "        super().__init__()"]
     out += [f"        {line}" for line in _constructor(program, weights)]
     signature = ", ".join(["self", *program.inputs])
@@ -240,6 +250,11 @@ def _random_input(spec: TensorSpec) -> str:
 
 def _random_values(law: Law, shape: tuple[int, ...], dtype: str) -> str:
     match law.kind:
+        case LawKind.INTEGERS if dtype == "bool":
+            return f"torch.rand({shape}) < 0.5"
+        case LawKind.OFFSETS:
+            ends = f"torch.linspace(0, {int(law.high)}, {shape[0] + 1})[1:]"
+            return f"{ends}.round().to(torch.{dtype})"
         case LawKind.INTEGERS:
             return f"torch.randint({int(law.low)}, {int(law.high)}, {shape}, dtype=torch.{dtype})"
         case LawKind.UNIFORM:

@@ -139,9 +139,27 @@ class NodeWriter:
         return f"{start}:{stop}" + (f":{step}" if step else "")
 
 
+# Operators registered outside torch whose meaning a few lines of torch state in full.
+HELPERS = {
+    "grouped_mm_fallback": """\
+def grouped_mm_fallback(input, weight, offs):
+    # Group i is input[offs[i - 1] : offs[i]]; it is multiplied by weight[i].
+    output = torch.zeros(input.size(0), weight.size(2), device=input.device, dtype=input.dtype)
+    start = 0
+    for index, end in enumerate(offs.tolist()):
+        if start != end:
+            torch.mm(input[start:end], weight[index], out=output[start:end])
+        start = end
+    return output
+""",
+}
+
+
 def function_name(target: object) -> str:
     """How to call ``target``: ``F.silu``, ``torch.rsqrt``. Raises Unwritable for anything that is not torch's."""
-    name = getattr(target, "__name__", "")
+    name = str(getattr(target, "__name__", "")).partition(".")[0]
+    if name in HELPERS and isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return name
     for prefix, module in (("F", functional), ("torch", torch), ("torch._C._nn", torch._C._nn)):
         if name and getattr(module, name, None) is target:
             return f"{prefix}.{name}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from extractor.schema import LawKind, Workload
+from extractor.schema import Law, LawKind, Workload
 
 _NEAR_ZERO = 1e-6  # absolute, in the output's own units
 
@@ -30,7 +30,7 @@ def examine(
     for index, spec in enumerate(workload.inputs):
         if spec.law.kind is LawKind.RECORDED:
             continue
-        if not _matters(model, inputs, index, spec.law.kind, outputs):
+        if not _matters(model, inputs, index, spec.law, outputs):
             flags.append(f"input {spec.name} does not matter")
     return tuple(flags)
 
@@ -39,25 +39,28 @@ def _matters(
     model: torch.nn.Module,
     inputs: Sequence[torch.Tensor],
     index: int,
-    kind: LawKind,
+    law: Law,
     outputs: Sequence[torch.Tensor],
 ) -> bool:
     changed = list(inputs)
-    changed[index] = _disturbed(inputs[index], kind)
+    changed[index] = _disturbed(inputs[index], law)
     result = model(*changed)
     results = list(result) if isinstance(result, tuple | list) else [result]
     return any(not torch.equal(a, b) for a, b in zip(results, outputs, strict=True))
 
 
-def _disturbed(tensor: torch.Tensor, kind: LawKind) -> torch.Tensor:
-    """Another valid value of the same tensor, layout kept where it can be."""
-    if kind is LawKind.INTEGERS:
+def _disturbed(tensor: torch.Tensor, law: Law) -> torch.Tensor:
+    """Another valid value of the same tensor."""
+    if law.kind is LawKind.INTEGERS:
+        return ((tensor.long() + 1) % int(law.high)).to(tensor.dtype)
+    if law.kind is LawKind.OFFSETS:  # every row to the last group
+        last = torch.arange(len(tensor), device=tensor.device) == len(tensor) - 1
         return (
-            tensor.flip(-1).roll(1, -1)
-            if tensor.numel() > 1 and bool((tensor != tensor.flip(-1)).any())
-            else 1 - tensor.clamp(max=1)
+            torch.where(last, tensor, 0)
+            if bool((tensor[:-1] != 0).any())
+            else tensor[-1].expand(tensor.shape)
         )
-    if kind in (LawKind.PREFIX_MASK, LawKind.CAUSAL_MASK):
+    if law.kind in (LawKind.PREFIX_MASK, LawKind.CAUSAL_MASK):
         keep = tensor if tensor.dtype == torch.bool else tensor == 0
         first = torch.arange(tensor.shape[-1], device=tensor.device) == 0
         only = (keep & first).expand(tensor.shape)

@@ -110,6 +110,10 @@ def _draw(
             return torch.randint(
                 int(law.low), max(int(law.high), int(law.low) + 1), spec.shape, generator=generator
             ).to(dtype)
+        case LawKind.OFFSETS:
+            groups = spec.shape[0]
+            owners = torch.randint(groups, (int(law.high),), generator=generator)
+            return torch.bincount(owners, minlength=groups).cumsum(0).to(dtype)
         case LawKind.PREFIX_MASK | LawKind.CAUSAL_MASK:
             return _mask(spec, generator)
         case LawKind.ROTARY:

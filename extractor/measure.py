@@ -30,6 +30,10 @@ def measure_input(tensor: torch.Tensor, role: str, experts: int = 0) -> Law:
         return _mask_law(tensor)
     if role == "ids" and experts:
         return Law(kind=LawKind.INTEGERS, low=0, high=experts)
+    if role == "offsets" and tensor.ndim == 1 and tensor.numel():
+        return Law(kind=LawKind.OFFSETS, high=float(tensor[-1]))
+    if tensor.dtype == torch.bool:
+        return Law(kind=LawKind.INTEGERS, low=0, high=2)
     if not tensor.is_floating_point():
         return Law(kind=LawKind.RECORDED)
     mean, std = _moments(tensor)

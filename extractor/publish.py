@@ -22,6 +22,10 @@ class NotReproduced(Exception):
     """The task, loaded from disk, does not compute what the model computed. Never reaches a user."""
 
 
+# What a wrongly written program can raise when it is run; anything else is a bug of ours.
+_PROGRAM_ERRORS = (TypeError, ValueError, RuntimeError, AttributeError, NameError, IndexError, AssertionError)
+
+
 @dataclass(frozen=True)
 class Proof:
     """What one site computed in one workload: the recording and the site's real weights by attribute."""
@@ -130,7 +134,10 @@ def _verify(task: Task, proofs: Sequence[Proof]) -> tuple[str, ...]:
                 tensor.to(device) if device.type != "cpu" else tensor
                 for tensor in task.recorded_inputs(proof.workload)
             ]
-        outputs = run_model(model, inputs)
+        try:
+            outputs = run_model(model, inputs)
+        except _PROGRAM_ERRORS as error:
+            raise NotReproduced(f"the written program fails: {type(error).__name__}: {error}") from error
         compare(outputs, proof.recording.outputs)
         if not recorded:
             flags = examine(model, task.spec.workload(proof.workload), inputs, outputs)

@@ -35,7 +35,8 @@ class LawKind(StrEnum):
     UNIFORM = "uniform"  # low, high
     PREFIX_MASK = "prefix_mask"  # bool or additive mask over the last axis: a prefix of random length is kept
     CAUSAL_MASK = "causal_mask"  # prefill mask: row i of the second-to-last axis keeps i more than row 0
-    INTEGERS = "integers"  # low <= value < high
+    INTEGERS = "integers"  # low <= value < high; for bool: either
+    OFFSETS = "offsets"  # where each group of sorted rows ends: non-decreasing, the last one is ``high``
     ROTARY = "rotary"  # cos/sin tables: redrawn together, as cos/sin of fresh angles
     RECORDED = "recorded"  # no valid law is known: the recorded values are reused
 

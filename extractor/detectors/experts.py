@@ -112,6 +112,7 @@ def _gathered(context: Context, node: fx.Node) -> tuple[set[fx.Node], dict[fx.No
             roles[walk.args[1]] = "ids"
         elif all(op_name(step) == "unsqueeze" for step in chain):
             members |= set(chain)
+            roles[walk] = "x"
     if gathers != 1:
         return None
     follower = only_user(node)
