@@ -8,7 +8,7 @@ when the file is loaded, so that what is grafted is what was judged.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -132,36 +132,41 @@ def load_candidate(run_folder: Path, record: GraftRecord) -> Candidate:
 class Contender:
     """A correct candidate with at least one clear win: what :func:`choose` picks from.
 
-    ``ratios`` maps every workload it clearly wins on to its speedup there.
+    ``ratios`` maps every workload it clearly wins on to its speedup there. ``noise`` is, per workload, the 80th
+    percentile of its time over the median, less 1; 0 where it is not known.
     """
 
     sha: str
     ratios: dict[str, float]
     speedup: float
+    noise: dict[str, float] = field(default_factory=dict)
 
 
-NEARLY = 1.02  # a candidate within 2 % of the best on a workload may stand in for it
+# A candidate within 2 % of the best on a workload may stand in for it; where the best one's own times spread more,
+# within that spread, up to 5 %.
+NEARLY, NOISE_LIMIT = 0.02, 0.05
 
 
 def choose(
     contenders: Sequence[Contender], *, weight: Callable[[str], float] = lambda _: 1.0
 ) -> list[tuple[Contender, tuple[str, ...]]]:
-    """Pick few candidates that are together within 2 % of the best on every workload any of them wins.
+    """Pick few candidates that are together nearly the best on every workload any of them wins.
 
-    Repeatedly takes the candidate that serves the most remaining workloads (by ``weight``) within 2 % of the best
-    there; ties go to the one with the larger calls-weighted speedup. One candidate that is nearly the best
-    everywhere is therefore picked alone.
+    Repeatedly takes the candidate that is nearly the best on the most remaining workloads (by ``weight``); ties go
+    to the one with the larger calls-weighted speedup. One candidate that is nearly the best everywhere is
+    therefore picked alone.
     """
-    best: dict[str, float] = {}
-    for contender in contenders:
-        for workload, ratio in contender.ratios.items():
-            best[workload] = max(best.get(workload, 0.0), ratio)
-    remaining = set(best)
+    enough: dict[str, float] = {}
+    for workload in {workload for contender in contenders for workload in contender.ratios}:
+        best = max(contenders, key=lambda c: c.ratios.get(workload, 0.0))
+        margin = max(NEARLY, min(best.noise.get(workload, 0.0), NOISE_LIMIT))
+        enough[workload] = best.ratios[workload] / (1.0 + margin)
+    remaining = set(enough)
     picked: list[tuple[Contender, tuple[str, ...]]] = []
     while remaining:
         served = {
             contender.sha: sorted(
-                w for w, ratio in contender.ratios.items() if w in remaining and ratio * NEARLY >= best[w]
+                w for w, ratio in contender.ratios.items() if w in remaining and ratio >= enough[w]
             )
             for contender in contenders
         }

@@ -113,12 +113,11 @@ class OptimizeReport:
         fresh = sum(task.counts.turns for task in self.tasks)
         resumed = sum(task.counts.resumed for task in self.tasks)
         reused = sum(task.counts.reused for task in self.tasks)
-        kernels = (
-            f"{len(self.grafts)} kernel{'s' * (len(self.grafts) != 1)} accepted for {len(self.tasks)} tasks"
-        )
+        kernels = f"{len(self.grafts)} kernel{'s' * (len(self.grafts) != 1)} accepted for {len(self.tasks)} task{'s' * (len(self.tasks) != 1)}"
         if not fresh:
             return f"{kernels}; all {resumed} turns were already in the store, so nothing was judged again"
-        parts = [f"{kernels}; {fresh} turns, {self.judged} candidates judged"]
+        turns = f"{fresh} turn{'s' * (fresh != 1)}"
+        parts = [f"{kernels}; {turns}, {self.judged} candidate{'s' * (self.judged != 1)} judged"]
         if self.candidates_per_minute is not None:
             parts.append(f"{self.candidates_per_minute:.0f} a minute")
         if reused:

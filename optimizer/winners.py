@@ -46,7 +46,7 @@ def pick_grafts(store: RunStore, task: Task, key: SearchKey) -> tuple[GraftRecor
     }
     calls = {workload.id: workload.calls for workload in task.spec.workloads}  # held-out shapes are not in it
     contenders = [
-        Contender(sha, ratios, verdict.speedup or 1.0)
+        Contender(sha, ratios, verdict.speedup or 1.0, _noise(verdict))
         for sha, verdict in verdicts.items()
         if (ratios := _wins(verdict, calls))
     ]
@@ -68,6 +68,14 @@ def _wins(verdict: Verdict, calls: dict[str, int]) -> dict[str, float]:
         result.workload: result.speedup
         for result in verdict.results
         if result.workload in calls and result.clear_win and result.speedup is not None
+    }
+
+
+def _noise(verdict: Verdict) -> dict[str, float]:
+    return {
+        result.workload: result.candidate.p80 / result.candidate.median - 1.0
+        for result in verdict.results
+        if result.candidate is not None and result.candidate.median > 0
     }
 
 

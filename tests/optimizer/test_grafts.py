@@ -136,3 +136,15 @@ def test_workload_weights_decide_who_is_taken_first() -> None:
 
 def test_nobody_wins() -> None:
     assert choose([]) == []
+
+
+def test_noise_of_the_best_widens_what_is_nearly_as_good_up_to_a_limit() -> None:
+    def chosen(noise: float, ratio: float) -> set[str]:
+        best = Contender("best", {"b1": 2.0}, 1.0, {"b1": noise})
+        even = Contender("even", {"b1": ratio, "b4": 2.0}, 1.9)
+        return set(pick(best, even))
+
+    assert chosen(0.0, 1.93) == {"best", "even"}
+    assert chosen(0.04, 1.93) == {"even"}
+    assert chosen(0.50, 1.93) == {"even"}
+    assert chosen(0.50, 1.80) == {"best", "even"}
