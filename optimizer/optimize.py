@@ -25,8 +25,9 @@ from optimizer.conversation import DEFAULT_LIMIT, Briefing
 from optimizer.grafts import GraftFile, GraftRecord
 from optimizer.headroom import still_to_give
 from optimizer.judge.verdict import Verdict
+from optimizer.optimize_report import OptimizeReport, TaskReport
 from optimizer.policies.protocol import Policy
-from optimizer.search import Budget, Evaluator, SearchCounts, SearchEnd, SearchResult, search_task
+from optimizer.search import Budget, Evaluator, SearchEnd, SearchResult, search_task
 from optimizer.store import RunStore, SearchKey
 from optimizer.winners import best_speedup, pick_grafts
 
@@ -58,73 +59,6 @@ class Machine:
     facts: str = ""
     compiler: str = ""  # another compiler makes other machine code, so verdicts do not carry over
     bandwidth: float | None = None  # bytes per second from memory to one thread
-
-
-@dataclass(frozen=True)
-class TaskReport:
-    """How one task went. ``best`` is the largest correct speedup (calls-weighted), None if there is none."""
-
-    task_id: str
-    label: str
-    family: Family
-    end: SearchEnd
-    counts: SearchCounts
-    best: float | None
-    grafts: tuple[GraftRecord, ...]
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class OptimizeReport:
-    """How the stage went; ``tasks`` are in the order in which they were searched."""
-
-    tasks: tuple[TaskReport, ...]
-    machine: str
-    budget: Budget
-    policy: str
-    seconds: float
-
-    @property
-    def grafts(self) -> tuple[GraftRecord, ...]:
-        """All accepted kernels, in letter order."""
-        return tuple(
-            record for task in sorted(self.tasks, key=lambda t: t.family.order) for record in task.grafts
-        )
-
-    @property
-    def judged(self) -> int:
-        """Candidates judged by this call."""
-        return sum(task.counts.judged for task in self.tasks)
-
-    @property
-    def candidates_per_minute(self) -> float | None:
-        """Candidates this call judged per minute of its wall-clock time; None if it judged none."""
-        return 60.0 * self.judged / self.seconds if self.judged else None
-
-    @property
-    def overhead(self) -> float:
-        """Share of wall-clock time that was neither the policy nor the judge, 0..1."""
-        busy = sum(task.counts.policy_seconds + task.counts.judge_seconds for task in self.tasks)
-        return max(0.0, 1.0 - busy / self.seconds) if self.seconds else 0.0
-
-    @property
-    def summary(self) -> str:
-        """One or two sentences for the end of the stage."""
-        fresh = sum(task.counts.turns for task in self.tasks)
-        resumed = sum(task.counts.resumed for task in self.tasks)
-        reused = sum(task.counts.reused for task in self.tasks)
-        kernels = f"{len(self.grafts)} kernel{'s' * (len(self.grafts) != 1)} accepted for {len(self.tasks)} task{'s' * (len(self.tasks) != 1)}"
-        if not fresh:
-            return f"{kernels}; all {resumed} turns were already in the store, so nothing was judged again"
-        turns = f"{fresh} turn{'s' * (fresh != 1)}"
-        parts = [f"{kernels}; {turns}, {self.judged} candidate{'s' * (self.judged != 1)} judged"]
-        if self.candidates_per_minute is not None:
-            parts.append(f"{self.candidates_per_minute:.0f} a minute")
-        if reused:
-            parts.append(f"{reused} answered from stored verdicts")
-        if resumed:
-            parts.append(f"{resumed} turns of earlier runs kept")
-        return ", ".join(parts)
 
 
 def optimize(
