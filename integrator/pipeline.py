@@ -88,6 +88,7 @@ class Pipeline:
     def optimize(self, options: SearchOptions) -> None:
         """Search every task, write ``grafts.json``, and show the best of each."""
         from integrator.report.assemble import task_scores
+        from optimizer.judge.settings import JudgeSettings
         from optimizer.optimize import optimize
 
         policy = make_policy(options.policy)
@@ -98,6 +99,7 @@ class Pipeline:
                 budget=options.budget,
                 families=options.families,
                 resume=options.resume,
+                judge_settings=JudgeSettings(threads=options.threads),
                 progress=self._progress(),
                 seed=options.seed,
             )
