@@ -27,13 +27,6 @@ def test_eagers_own_answer_and_another_rounding_pass(dtype: torch.dtype) -> None
     assert _strict(truth, nudged).problem == ""
 
 
-def test_truncating_to_bf16_fails() -> None:
-    """Dropping the low bits instead of rounding doubles the error and biases it."""
-    truth = _truth(torch.bfloat16)
-    bits = truth.exact.float().view(torch.int32) & -65536
-    assert "times eager's own" in _strict(truth, bits.view(torch.float32).bfloat16()).problem
-
-
 @pytest.mark.parametrize("relative", [0.02, 0.009])
 def test_quantisation_noise_fails_in_bf16(relative: float) -> None:
     """8-bit weights cost about 0.9 % of the output."""
@@ -107,7 +100,11 @@ def test_timed_calls_are_bounded_by_both_allowances() -> None:
     assert "relative error" in allowance.problem((stack.float() * (1 + 0.02 * noise)).bfloat16(), stack)
     one = stack.clone()
     one[2, 1, 7] += 1.0
-    assert "[2, 1, 7]" in allowance.problem(one, stack)
+    assert "[1, 7]" in allowance.problem(one, stack)
+    endless = stack.clone()
+    endless[1, 0, 0] = float("inf")
+    assert "infinite" in allowance.problem(endless, stack)
+    assert allowance.problem(endless, endless) == ""
 
 
 def test_empty_and_scalar_outputs() -> None:
