@@ -23,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pydantic import ValidationError
+
 from extractor.run_folder import make_folder, write_text
 from extractor.task import Task
 from optimizer.candidate import Candidate, Language
@@ -193,7 +195,7 @@ class RunStore:
             Turn(
                 index=turn,
                 candidate=self.candidate(sha, Language(language), json.loads(notes)) if sha else None,
-                verdict=Verdict.model_validate_json(body) if body else None,
+                verdict=self._verdict(body) if body else None,
                 summary=summary or failure,
             )
             for turn, sha, language, notes, summary, failure, body in rows
@@ -301,7 +303,22 @@ class RunStore:
             " AND outcome <> ?",
             (key.op_key, sha, key.machine, key.settings, Outcome.SANDBOX_FAILED),
         )
-        return (rows[0][0], Verdict.model_validate_json(rows[0][1])) if rows else None
+        return (rows[0][0], self._verdict(rows[0][1])) if rows else None
+
+    def correct_verdicts(self, key: SearchKey) -> dict[str, Verdict]:
+        """By source hash, the verdicts of all correct candidates on this task, machine and judge settings."""
+        rows = self.query(
+            "SELECT sha, body FROM verdicts WHERE op_key = ? AND machine = ? AND settings = ? AND outcome = ?",
+            (key.op_key, key.machine, key.settings, Outcome.CORRECT),
+        )
+        return {sha: self._verdict(body) for sha, body in rows}
+
+    def _verdict(self, body: str) -> Verdict:
+        try:
+            return Verdict.model_validate_json(body)
+        except ValidationError as error:
+            problem = f"a verdict does not parse ({error.errors()[0]['msg']})"
+            raise CorruptStore(path=self.path, problem=problem, remedy=CorruptStore.REMEDY) from error
 
     # Sources
 

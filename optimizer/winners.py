@@ -37,13 +37,7 @@ def best_speedup(store: RunStore, key: SearchKey) -> Best | None:
 
 def pick_grafts(store: RunStore, task: Task, key: SearchKey) -> tuple[GraftRecord, ...]:
     """The accepted kernels of a task; empty if no candidate is clearly faster than eager on any workload."""
-    verdicts = {
-        sha: Verdict.model_validate_json(body)
-        for sha, body in store.query(
-            "SELECT sha, body FROM verdicts WHERE op_key = ? AND machine = ? AND settings = ? AND outcome = ?",
-            (key.op_key, key.machine, key.settings, Outcome.CORRECT),
-        )
-    }
+    verdicts = store.correct_verdicts(key)
     calls = {workload.id: workload.calls for workload in task.spec.workloads}  # held-out shapes are not in it
     contenders = [
         Contender(sha, ratios, verdict.speedup or 1.0, _noise(verdict))

@@ -134,6 +134,16 @@ def test_infinite_errors_survive(store: RunStore, task: Task, key: SearchKey) ->
     assert store.turns(search, 0)[0].verdict == verdict
 
 
+def test_a_verdict_of_another_shape_is_one_sentence(store: RunStore, task: Task, key: SearchKey) -> None:
+    search = store.search(task, key, trajectories=1, turns=1)
+    begin(store, search)
+    store.record_verdict(search, 0, 0, key, CANDIDATE, CORRECT, seconds=0.5)
+    store.query('UPDATE verdicts SET body = \'{"outcome": "splendid"}\'')
+    for read in (lambda: store.turns(search, 0), lambda: store.correct_verdicts(key)):
+        with pytest.raises(CorruptStore, match="a verdict does not parse"):
+            read()
+
+
 def test_a_larger_budget_extends_and_a_smaller_one_keeps(store: RunStore, task: Task, key: SearchKey) -> None:
     search = store.search(task, key, trajectories=2, turns=2)
     assert store.search(task, key, trajectories=4, turns=1) == search
