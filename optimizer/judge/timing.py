@@ -32,7 +32,7 @@ from optimizer.judge.subjects import Subject, Subjects
 from optimizer.judge.verdict import Outcome, Quantiles
 from optimizer.languages.cpp_call import BoundKernel
 
-MIN_CYCLES, MAX_CYCLES = 3, 8  # of four batches: 6 to 16 samples a side
+MIN_CYCLES, MAX_CYCLES = 3, 6  # of four batches: 6 to 12 samples a side
 HOPELESS = 0.7  # a candidate slower than this after MIN_CYCLES is not measured further
 EMPTY_BATCHES = 5
 OVERHEAD_CALLS = 200

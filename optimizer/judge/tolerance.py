@@ -180,7 +180,7 @@ class Allowance:
     def _outside(self, got: torch.Tensor, eager: torch.Tensor) -> bool:
         """True if any of these calls is not allowed, or holds a NaN or infinity and needs a closer look."""
         expected = eager.float()
-        error = got.float().sub_(expected).abs_()
+        error = torch.sub(got, expected).abs_()
         if not math.isfinite(float(error.sum())):
             return True
         relative = error.flatten(1).norm(dim=1) / expected.flatten(1).norm(dim=1).clamp_min_(1e-30)
