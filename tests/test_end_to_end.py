@@ -21,7 +21,7 @@ from optimizer.machine import find_compiler
 ROOT = Path(__file__).parent.parent
 LIMIT_S = 240
 SMALL = (
-    *("--budget", "1x2", "--families", "A,F,G"),
+    *("--budget", "1x2", "--families", "A,F,I"),
     *("--rungs", "eager", "--rounds", "2", "--tokens", "8", "--prompt", "8"),
 )
 
@@ -137,7 +137,7 @@ def test_other_settings_on_the_same_folder_are_refused(finished):
 
 def test_stages_run_alone_on_what_is_there(finished):
     folder, _ = finished
-    status, out, err = finish(kernelgraft("optimize", folder, "--budget", "1x1", "--families", "G"))
+    status, out, err = finish(kernelgraft("optimize", folder, "--budget", "1x1", "--families", "I"))
     assert status == 0, err
     assert "optimize: " in out
 
@@ -163,7 +163,7 @@ def test_stopping_at_any_stage_is_one_sentence_and_loses_nothing(tmp_path, marke
 
 def test_no_compiler_is_one_sentence(finished, tmp_path):
     folder, _ = finished
-    words = ("optimize", folder, "--budget", "2x2", "--families", "G")
+    words = ("optimize", folder, "--budget", "2x2", "--families", "I")
     status, _, err = finish(kernelgraft(*words, env={"PATH": str(tmp_path), "CXX": ""}))
     assert status == 1
     assert err.count("\n") == 1, err

@@ -98,9 +98,8 @@ def print_tasks(console: Console, run: RunFolder) -> None:
         )
         for task in tasks
     ]
-    print_table(
-        console, "Tasks: operators of the model, and their share of a stock decode step", columns, rows
-    )
+    title = f"Tasks in {run.path}: operators of the model, and their share of a stock decode step"
+    print_table(console, title, columns, rows)
 
 
 def print_search(console: Console, tasks: Sequence[TaskScore]) -> None:
