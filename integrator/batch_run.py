@@ -118,7 +118,6 @@ class BatchRun:
 
     def screen(self, stock: Parity) -> None:
         """Step 1: fill ``rejected``, ``parities`` and the first engagement counts."""
-        settings = self.settings
         with stage(self.progress, "parity", len(self.facts) + 1) as shown:
             self.patch.set_active(())
             self.parities[frozenset()] = compare(self.engine.logits(self.forward), self.truth)
@@ -200,9 +199,7 @@ class BatchRun:
             previous = samples[step.name]
         parities = {step.name: self.parities[frozenset(step.grafts)] for step in rungs}
         facts = {graft.id: graft for graft in self.facts}
-        return ledger.configurations(
-            rungs, samples, facts, parities | {STOCK: stock}, self.settings.batch
-        )
+        return ledger.configurations(rungs, samples, facts, parities | {STOCK: stock}, self.settings.batch)
 
     def conclude(
         self,
@@ -312,9 +309,7 @@ class BatchRun:
 
 
 @contextmanager
-def workers(
-    settings: BatchSettings, progress: Progress
-) -> Iterator[tuple[list[WorkerArm], dict[str, str]]]:
+def workers(settings: BatchSettings, progress: Progress) -> Iterator[tuple[list[WorkerArm], dict[str, str]]]:
     """Start the compiled rungs' processes; they compile while the caller screens grafts. Always ends them."""
     arms: list[WorkerArm] = []
     with ExitStack() as closing:

@@ -47,7 +47,9 @@ def static_cache(model: PreTrainedModel, length: int) -> StaticCache:
         if not getattr(layer, "is_sliding", False):
             continue
         if isinstance(layer, LinearAttentionCacheLayerMixin):
-            reason = "a layer mixes linear attention with a sliding window, whose position is a Python integer"
+            reason = (
+                "a layer mixes linear attention with a sliding window, whose position is a Python integer"
+            )
             raise UndecodableCache(model=type(model).__name__, reason=reason)
         if window is None or window < length:
             reason = (
@@ -91,7 +93,9 @@ def _small_state(cache: StaticCache) -> list[torch.Tensor]:
     """Positions and recurrent states: everything a decode step changes besides key and value rows."""
     found: list[torch.Tensor] = []
     for layer in cache.layers:
-        found += [value for name in _POSITIONS if isinstance(value := getattr(layer, name, None), torch.Tensor)]
+        found += [
+            value for name in _POSITIONS if isinstance(value := getattr(layer, name, None), torch.Tensor)
+        ]
         for states in (getattr(layer, "conv_states", None), getattr(layer, "recurrent_states", None)):
             if states is not None:
                 found += [state for state in states.values() if state is not None]

@@ -39,7 +39,9 @@ class DecodeEngine:
 
     @classmethod
     @torch.no_grad()
-    def prepare(cls, model: PreTrainedModel, *, batch: int, prompt: int, tokens: int, seed: int) -> DecodeEngine:
+    def prepare(
+        cls, model: PreTrainedModel, *, batch: int, prompt: int, tokens: int, seed: int
+    ) -> DecodeEngine:
         """Prefill ``batch`` random prompts with the stock model and record its greedy continuation.
 
         Raises:

@@ -28,12 +28,23 @@ class Graft(Protocol):
 
 
 class Kernel(Protocol):
-    """An accepted candidate. ``id`` names it in ledgers; ``op_key`` is the operator it implements."""
+    """An accepted candidate."""
 
-    id: str
-    op_key: str
-    family: Family
-    packs_weights: bool  # the candidate asks for its weights as views of one buffer
+    @property
+    def id(self) -> str:
+        """Its name in ledgers."""
+
+    @property
+    def op_key(self) -> str:
+        """The operator it implements."""
+
+    @property
+    def family(self) -> Family:
+        """The operator's family."""
+
+    @property
+    def packs_weights(self) -> bool:
+        """True if the candidate asks for its weights as views of one buffer."""
 
     def serves(self, batch: int, rows: int) -> bool:
         """True if it was accepted for decode steps of ``batch`` sequences and ``rows`` = M."""

@@ -39,13 +39,17 @@ NOTES = (
 class UnmeasuredDevice(KernelgraftError):
     """There is no trustworthy clock for this device yet."""
 
-    template = "integrate measures on the CPU only so far, and run {run} is for {device}; extract with --device cpu"
+    template = (
+        "integrate measures on the CPU only so far, and run {run} is for {device}; extract with --device cpu"
+    )
 
 
 class NoSuchBatch(UsageError):
     """A batch the run was not extracted for."""
 
-    template = "run {run} was extracted for batches {known}, not {batch}; extract it again with --batch {batch}"
+    template = (
+        "run {run} was extracted for batches {known}, not {batch}; extract it again with --batch {batch}"
+    )
 
 
 class TooFewRounds(UsageError):

@@ -12,7 +12,7 @@ import copy
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 
 from integrator.engine import DecodeEngine, Forward
 from integrator.ledger_schema import Parity

@@ -37,7 +37,9 @@ _UNUSUAL = ("labels", "output_attentions", "output_hidden_states", "output_route
 class AlreadyPatched(KernelgraftError):
     """One patch a model at a time."""
 
-    template = "this {model} is already patched; revert the first patch (handle.revert()) before patching again"
+    template = (
+        "this {model} is already patched; revert the first patch (handle.revert()) before patching again"
+    )
 
 
 class NothingToPatch(KernelgraftError):
@@ -103,6 +105,7 @@ class PatchedForward:
             return "prefill"
         if (reason := why_not_replayable(cache)) is not None:
             return reason
+        assert cache is not None
         if not cache.is_initialized:
             return "empty cache"
         batch = int(tokens.shape[0])

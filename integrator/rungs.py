@@ -105,7 +105,8 @@ class WorkerArm:
             errors="replace",
             env=environment,
         )
-        assert self._process.stdout is not None and self._process.stderr is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._complaints: deque[str] = deque(maxlen=40)
         self._readers = [

@@ -67,9 +67,10 @@ def seam_finder(model: nn.Module) -> SeamFinder:
 
 
 def decode_dims(binding: Binding) -> StepDims:
-    """Sizes of a decode step from what enters its graph: ids are [batch, 1] integers, caches [batch, heads, length, size].
+    """Sizes of a decode step, from what enters its graph.
 
-    A patched call may bring a mask or positions as well, so the inputs are told apart by shape, not by name.
+    Ids are [batch, 1] integers and caches [batch, heads, length, head size]. A patched call may bring a mask or
+    positions as well, so the inputs are told apart by shape, not by name.
     """
     values = [value for node in binding.states if isinstance(value := result(node), torch.Tensor)]
     columns = [v for v in values if v.ndim == 2 and v.shape[1] == 1 and not v.is_floating_point()]

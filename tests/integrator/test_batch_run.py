@@ -22,7 +22,9 @@ class Refused(KernelgraftError):
     template = "declined"
 
 
-def measure(model: Any, kernels: Sequence[ToyKernel], *, share: float | None = SHARE, **options: Any) -> BatchLedger:
+def measure(
+    model: Any, kernels: Sequence[ToyKernel], *, share: float | None = SHARE, **options: Any
+) -> BatchLedger:
     settings = BatchSettings(
         **{
             "model_name": "toy",

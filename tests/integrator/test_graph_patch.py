@@ -8,8 +8,7 @@ from torch import fx
 
 from extractor.families import Family
 from integrator.engine import DecodeEngine
-from integrator.graph_patch import GraphPatch, StaleWeights, UnknownGraft, build_variant
-from integrator.graph_patch import Site, _too_early
+from integrator.graph_patch import GraphPatch, Site, StaleWeights, UnknownGraft, _too_early, build_variant
 from integrator.seams import Seam
 from tests.integrator.toy import down, find_toy_seams, gate_up
 
@@ -80,7 +79,7 @@ def test_another_batch_is_another_capture_and_follows_the_active_set(model: Any)
 
 
 def test_switching_to_an_unknown_graft_is_refused(model: Any) -> None:
-    with pytest.raises(UnknownGraft, match="no graft 'up'.*it has: down"):
+    with pytest.raises(UnknownGraft, match=r"no graft 'up'.*it has: down"):
         GraphPatch(model, [down()], find_toy_seams(model)).set_active(["up"])
 
 
@@ -96,9 +95,13 @@ def test_packed_weights_give_the_same_logits_and_come_apart_on_release(model: An
     mlp = model.model.layers[0].mlp
     patched = Patched(model, gate_up(packs_weights=True))
     assert torch.equal(patched.logits("gate_up"), patched.stock)
-    assert mlp.gate_proj.weight.untyped_storage().data_ptr() == mlp.up_proj.weight.untyped_storage().data_ptr()
+    assert (
+        mlp.gate_proj.weight.untyped_storage().data_ptr() == mlp.up_proj.weight.untyped_storage().data_ptr()
+    )
     patched.patch.release()
-    assert mlp.gate_proj.weight.untyped_storage().data_ptr() != mlp.up_proj.weight.untyped_storage().data_ptr()
+    assert (
+        mlp.gate_proj.weight.untyped_storage().data_ptr() != mlp.up_proj.weight.untyped_storage().data_ptr()
+    )
 
 
 def chain() -> tuple[fx.GraphModule, list[fx.Node]]:

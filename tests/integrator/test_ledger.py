@@ -8,7 +8,9 @@ from integrator.ledger import GraftFacts
 from integrator.ledger_schema import RollbackReason, Rung, RungStatus
 
 
-def facts(family: Family, share: float | None = 0.2, speedup: float | None = 2.0, task: str = "") -> GraftFacts:
+def facts(
+    family: Family, share: float | None = 0.2, speedup: float | None = 2.0, task: str = ""
+) -> GraftFacts:
     name = task or family.value
     return GraftFacts(name, name, family, "0" * 64, speedup, share)
 
@@ -73,11 +75,13 @@ def test_saving_more_than_the_operator_took_is_implausible() -> None:
     assert ledger.judge_step(stock, [0.6] * 4, stock, None, keep_all=False) is None  # share unknown
 
 
-def rung_rows(samples: dict[str, list[float]], asked: tuple[Rung, ...], failures: dict[str, str] | None = None):  # noqa: ANN201
+def rung_rows(
+    samples: dict[str, list[float]], asked: tuple[Rung, ...], failures: dict[str, str] | None = None
+):
     return ledger.rung_rows(asked, samples, failures or {}, 1, {}, {})
 
 
-def headline(rows, final: list[float]):  # noqa: ANN001, ANN201
+def headline(rows, final: list[float]):
     return ledger.headline(rows, final, model="m", device="cpu", dtype="bfloat16", batch=1)
 
 

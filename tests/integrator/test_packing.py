@@ -13,9 +13,14 @@ def gate_and_up(model: Any) -> list[torch.nn.Parameter]:
     return [mlp.gate_proj.weight, mlp.up_proj.weight]
 
 
+def storage_bytes(model: Any) -> int:
+    storages = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in model.parameters()}
+    return sum(storages.values())
+
+
 def test_siblings_become_adjacent_views_and_state_dict_is_unchanged(model: Any) -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    bytes_before = sum({p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in model.parameters()}.values())
+    bytes_before = storage_bytes(model)
     gate, up = gate_and_up(model)
     packing = pack([gate, up], model.parameters())
     assert up.data_ptr() == gate.data_ptr() + gate.numel() * gate.element_size()
@@ -25,8 +30,7 @@ def test_siblings_become_adjacent_views_and_state_dict_is_unchanged(model: Any) 
     after = model.state_dict()
     assert list(after) == list(before)
     assert all(torch.equal(after[name], value) for name, value in before.items())
-    storages = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in model.parameters()}
-    assert sum(storages.values()) == bytes_before
+    assert storage_bytes(model) == bytes_before
     assert model.lm_head.weight is model.model.embed_tokens.weight
 
 

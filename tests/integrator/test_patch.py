@@ -92,7 +92,7 @@ def test_patching_twice_is_refused(model: Any) -> None:
 
 
 def test_other_instances_and_deep_copies_stay_stock(model: Any) -> None:
-    other = toy_model().to(torch.bfloat16)
+    other = toy_model(dtype=torch.bfloat16)
     expected = generate(other)
     kernel = down(spoil=lambda v: -4 * v)
     with patched(model, kernel) as handle:

@@ -15,7 +15,7 @@ def test_paired_ratio_cancels_drift_that_unpaired_medians_would_not() -> None:
 
 
 def test_unequal_rounds_are_refused() -> None:
-    with pytest.raises(ValueError, match="shorter|longer"):
+    with pytest.raises(ValueError, match=r"shorter|longer"):
         paired_speedup([1.0, 2.0], [1.0])
 
 
