@@ -65,21 +65,31 @@ def formula(op: OpRecord) -> tuple[str, list[Any]] | None:
     if name in _UNARY:
         if name == "silu" and operand(op, 1, "inplace", False):
             raise NotCovered("in-place silu")
-        return _UNARY[name], [op.args[0]]
+        return _UNARY[name], [operand(op, 0, "input")]
     if name == "pow":
         exponent = operand(op, 1, "exponent")
         if not isinstance(exponent, int | float) or float(exponent) not in _POWERS:
             raise NotCovered(f"pow with exponent {exponent!r}")
-        return _POWERS[float(exponent)], [op.args[0]]
+        return _POWERS[float(exponent)], [operand(op, 0, "input")]
     if name == "gelu":
         approximate = operand(op, 1, "approximate", "none")
         if approximate not in ("none", "tanh"):
             raise NotCovered(f"gelu approximate={approximate!r}")
-        return (_GELU_TANH if approximate == "tanh" else _GELU), [op.args[0]]
+        return (_GELU_TANH if approximate == "tanh" else _GELU), [operand(op, 0, "input")]
+    if name == "masked_fill":
+        return "kg_fill({0}, {1}, {2})", [
+            operand(op, 0, "input"),
+            operand(op, 1, "mask"),
+            operand(op, 2, "value"),
+        ]
+    if name in ("clamp", "clip"):
+        low, high = operand(op, 1, "min"), operand(op, 2, "max")
+        text = "{0}" if low is None else f"kg_atleast({{0}}, {number(low)})"
+        return (text if high is None else f"kg_atmost({text}, {number(high)})"), [operand(op, 0, "input")]
     if name == "softplus":
         if operand(op, 1, "beta", 1) not in (1, 1.0) or operand(op, 2, "threshold", 20) not in (20, 20.0):
             raise NotCovered("softplus with its own beta or threshold")
-        return "kg_softplus({0})", [op.args[0]]
+        return "kg_softplus({0})", [operand(op, 0, "input")]
     if name in _BINARY:
         if op.kwargs:
             raise NotCovered(f"{name} with {sorted(op.kwargs)}")

@@ -17,8 +17,8 @@ from optimizer.policies.catalog.row_ops import FLOATS, REDUCTIONS, formula, is_i
 from optimizer.policies.catalog.row_shapes import SHAPE_OPS, Shapes, axis_order
 from optimizer.policies.catalog.rows import Nest
 
-SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
-C_TYPE = {"float32": "float", "bfloat16": "kg_bf16", "float16": "_Float16"}
+SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16", "bool": "bool"}
+C_TYPE = {"float32": "float", "bfloat16": "kg_bf16", "float16": "_Float16", "bool": "bool"}
 _RESERVED = {
     "in",
     "w",
@@ -159,7 +159,7 @@ class NestWriter:
         key = (value.name, indices)
         if key in memo:
             return memo[key]
-        if value.dtype not in FLOATS:
+        if value.dtype not in FLOATS and not (value.dtype == "bool" and value.kind == "input"):
             raise NotCovered(f"{value.name} has dtype {value.dtype}")
         if loop is not None and value.name in self.buffered and value.name != inside:
             name = self._from_buffer(value, indices, loop)
