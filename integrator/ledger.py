@@ -24,10 +24,10 @@ STOCK = "stock"
 GRAPH = "graph"
 FINAL = "final"
 
-PLAUSIBLE_FACTOR = 1.25
-PLAUSIBLE_SLACK = 0.03
-"""A graft may save at most 1.25 times its operator's census share of the stock step, plus 3 % of the step: the
-census is a measurement too, and replacing an operator also removes its dispatch."""
+PLAUSIBLE_FACTOR = 1.5
+PLAUSIBLE_SLACK = 0.05
+"""A graft may save at most 1.5 times its operator's census share of the stock step, plus 5 % of the step: the census
+is a measurement of another minute, and replacing an operator also removes its dispatch."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,6 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def model():  # noqa: ANN201
+def model():
     """A fresh two-layer model in bfloat16."""
-    return toy_model().to(torch.bfloat16)
+    return toy_model(dtype=torch.bfloat16)

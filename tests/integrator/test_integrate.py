@@ -11,6 +11,7 @@ import torch
 from extractor.families import Family
 from extractor.models import load_model
 from extractor.run_folder import RunFolder, read_json, write_json
+from integrator import ledger as rules
 from integrator.integrate import NoSuchBatch, UnmeasuredDevice, integrate
 from integrator.kernels import UnknownTask
 from integrator.ledger_schema import Ledger, RollbackReason, Rung
@@ -28,8 +29,9 @@ def extracted(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 @pytest.fixture
-def run(extracted: RunFolder, tmp_path: Path) -> RunFolder:
-    """A private copy of the run with hand-made grafts."""
+def run(extracted: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A private copy of the run with hand-made grafts; steps of half a millisecond are too short to time."""
+    monkeypatch.setattr(rules, "PLAUSIBLE_SLACK", 1.0)
     copied = RunFolder(Path(shutil.copytree(extracted.path, tmp_path / "run")))
     write_grafts(copied)
     return copied

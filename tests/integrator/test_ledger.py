@@ -68,7 +68,7 @@ def test_keep_all_disables_only_the_slower_rollback() -> None:
 
 def test_saving_more_than_the_operator_took_is_implausible() -> None:
     stock = [1.0] * 4
-    assert ledger.judge_step(stock, [0.75] * 4, stock, 0.2, keep_all=False) is None  # within the slack
+    assert ledger.judge_step(stock, [0.66] * 4, stock, 0.2, keep_all=False) is None  # within the slack
     found = ledger.judge_step(stock, [0.6] * 4, stock, 0.2, keep_all=False)
     assert found is not None
     assert found[0] is RollbackReason.IMPLAUSIBLE

@@ -16,8 +16,8 @@ from integrator.seams import Seam
 DOWN, GATE_UP = "key-down", "key-gate-up"
 
 
-def toy_model(seed: int = 0, **options: Any) -> Any:
-    """A two-layer qwen3 in float32, hidden size 32, eager attention; deterministic in ``seed``."""
+def toy_model(seed: int = 0, dtype: torch.dtype = torch.float32, **options: Any) -> Any:
+    """A two-layer qwen3 with eager attention, deterministic in ``seed``; buffers stay float32, as in real models."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(seed)
@@ -40,6 +40,7 @@ def toy_model(seed: int = 0, **options: Any) -> Any:
     for name, parameter in model.named_parameters():
         if "norm" not in name:
             parameter.mul_(5.0)
+        parameter.data = parameter.data.to(dtype)
     return model
 
 
