@@ -306,7 +306,7 @@ class NestWriter:
         target: str | None,
     ) -> str:
         if target is not None:
-            return f"{target} + row * {base.shape[-1]} + i"
+            return f"{target} + (row - begin) * {base.shape[-1]} + i"
         sizes = self.shapes.sizes(returned)
         tensor = f"out[{position}]"
         self.shapes.require(f"{tensor}.ndim == {len(returned.shape)}")

@@ -143,10 +143,27 @@ def test_linear_half_precision_and_prologue() -> None:
     assert torch.allclose(got[0], expected[0], atol=2e-3, rtol=2e-3)
     module = models.GatedOutput(72, 24)
     spec = trace(module, [[draw(1, 1, 72), draw(1, 1, 72)]])
-    inputs = [draw(5, 1, 72), draw(5, 1, 72)]
+    inputs = [draw(5, 27, 72), draw(5, 27, 72)]  # more rows than are computed at a time
     (mine,), (eager,) = run(kernel_for(spec, "avx2"), spec, module, inputs)
     assert torch.allclose(mine.float(), eager.float(), atol=2e-2, rtol=1e-2)
     assert torch.nn.functional.cosine_similarity(mine.float().flatten(), eager.float().flatten(), 0) > 0.9999
+
+
+def test_two_threads_agree_with_one() -> None:
+    needs("avx2")
+    linear, norm = models.Linears(64, (19, 5)), models.QkNormRope(40, 40)
+    for module, inputs in ((linear, [draw(3, 1, 64)]), (norm, rope_inputs(3, 1, 40))):
+        spec = trace(module, [inputs])
+        kernel = kernel_for(spec, "avx2")
+        before = torch.get_num_threads()
+        try:
+            torch.set_num_threads(1)
+            alone, _ = run(kernel, spec, module, inputs)
+            torch.set_num_threads(2)
+            shared, _ = run(kernel, spec, module, inputs)
+        finally:
+            torch.set_num_threads(before)
+        assert all(torch.equal(a, b) for a, b in zip(alone, shared, strict=True))
 
 
 def mask_of(kind: str, rows: int, length: int) -> torch.Tensor:
