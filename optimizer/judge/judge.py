@@ -35,7 +35,7 @@ from optimizer.languages.cpp import CompileFailed, CppBuilder
 from optimizer.languages.cpp_call import CppKernel
 from optimizer.machine import machine_facts
 
-__all__ = ["Judge", "JudgeSettings", "Profile", "UnknownWorkload"]
+__all__ = ["Judge", "JudgeSettings", "Profile", "UnknownWorkload", "UnsupportedLanguage"]
 
 RUNNER = Path(__file__).with_name("runner.cpp")
 _EMPTY_KERNEL = """

@@ -156,10 +156,7 @@ class Worker:
 
     def close(self) -> None:
         """Kill the worker's whole process group and reap it."""
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self._process.wait()
+        self._kill()
         for stream in (self._process.stdin, self._process.stderr):
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
@@ -201,20 +198,35 @@ class Worker:
         return answer
 
     def _died(self, doing: str, fault: wire.Fault | None) -> None:
-        try:
-            status = self._process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            status = 0
         if fault is not None:
             raise CandidateFault(*self._explain_fault(fault, doing))
-        if status < 0:
-            name = signal.Signals(-status).name
+        killed, status = self._ending()
+        if killed:
+            name = signal.Signals(status).name
             hint = " (out of CPU time)" if name == "SIGXCPU" else ""
             raise CandidateFault(Outcome.CRASHED, f"the candidate died of {name}{hint} while {doing}")
         raise CandidateFault(
             Outcome.CRASHED,
             f"the candidate's process ended with exit status {status} while {doing}; a kernel must return",
         )
+
+    def _ending(self) -> tuple[bool, int]:
+        """(killed by a signal, signal or exit status) of a worker that closed its channel. It stays unreaped, so that
+        its process group keeps its name until :meth:`close`."""
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline:
+            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if ended is not None:
+                return ended.si_code != os.CLD_EXITED, ended.si_status
+            time.sleep(0.001)
+        return False, 0
+
+    def _kill(self) -> None:
+        """Kill the group while its leader is at most a zombie, then reap the leader."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
 
     def _explain_fault(self, fault: wire.Fault, doing: str) -> tuple[Outcome, str]:
         name = signal.Signals(fault.signal).name
@@ -263,10 +275,7 @@ class Worker:
     def _stderr(self) -> str:
         if self._process.stderr is None:
             return ""
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self._process.wait()
+        self._kill()
         text = self._process.stderr.read(4000).decode("utf-8", errors="replace")
         return text.strip().rpartition("\n")[2]
 

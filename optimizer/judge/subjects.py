@@ -8,12 +8,15 @@ timed calls rotate over them so that they come from memory, as in a model with m
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
+from extractor.errors import KernelgraftError
 from extractor.schema import Phase, TensorSpec, Workload
 from extractor.task import Task
 from optimizer.judge.arena import Arena, Layout, Region, place
@@ -22,6 +25,7 @@ from optimizer.judge.heldout import held_out_workload
 from optimizer.judge.oracle import eager_outputs, exact_outputs, widen
 from optimizer.judge.settings import JudgeSettings
 from optimizer.judge.tolerance import Allowance, Truth
+from optimizer.languages.abi import ITEM_BYTES
 from optimizer.machine import MachineFacts
 
 # Copies together exceed the last-level cache this many times.
@@ -67,11 +71,23 @@ class Subject:
         return self.workload.id
 
 
+class NotEnoughMemory(KernelgraftError):
+    """A task's tensors and their copies do not fit."""
+
+    template = (
+        "judging {task} needs {needed} MiB of memory and {available} MiB are available; "
+        "close other programs or judge smaller tasks"
+    )
+
+
 class Subjects:
     """All subjects of one task with the memory they live in.
 
     Opening draws weights and trials and computes the right answers: from tenths of a second to a few seconds for a
     large lm_head. Extra memory: the copies (see ``JudgeSettings.memory_bytes``) plus one of each tensor.
+
+    Raises:
+        NotEnoughMemory: they do not fit.
     """
 
     def __init__(self, task: Task, settings: JudgeSettings, machine: MachineFacts) -> None:
@@ -122,6 +138,9 @@ class Subjects:
         self.weights.seal()
 
     def _arena(self, name: str, size: int) -> Arena:
+        available = _available_bytes()
+        if size > available:
+            raise NotEnoughMemory(task=self.task.id, needed=size >> 20, available=available >> 20)
         arena = Arena(name, size)
         self._arenas.append(arena)
         return arena
@@ -182,8 +201,8 @@ class Subjects:
             return None
 
     def _slots(self, workload: Workload, seconds: float) -> int:
-        moved = sum(_layout(spec).storage_elements * torch_item(spec) for spec in workload.inputs)
-        moved += sum(_layout(spec).storage_elements * torch_item(spec) for spec in workload.outputs)
+        specs = (*workload.inputs, *workload.outputs)
+        moved = sum(_layout(spec).storage_elements * ITEM_BYTES[spec.dtype] for spec in specs)
         wanted = max(self.copies, int(BATCH_SECONDS / max(seconds, 1e-7)) + 1)
         swept = self.weight_bytes * self.copies >= 2 * self._machine.l3_bytes
         if moved >= COLD_ACTIVATION_BYTES and not swept:
@@ -286,19 +305,21 @@ def _spec_of(output: torch.Tensor, index: int) -> TensorSpec:
     )
 
 
-def torch_item(spec: TensorSpec) -> int:
-    """Bytes of one element."""
-    from optimizer.languages.abi import ITEM_BYTES
-
-    return ITEM_BYTES[spec.dtype]
-
-
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
         step *= size
     return tuple(reversed(strides))
+
+
+def _available_bytes() -> int:
+    """Memory the kernel says can be had without swapping; unbounded where it does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return sys.maxsize
 
 
 def _quick_seconds(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> float:

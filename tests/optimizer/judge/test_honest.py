@@ -8,7 +8,8 @@ import pytest
 
 from extractor.task import Task
 from optimizer.candidate import Candidate, Language
-from optimizer.judge.judge import Judge, JudgeSettings, Profile, UnknownWorkload
+from optimizer.judge import subjects
+from optimizer.judge.judge import Judge, JudgeSettings, Profile, UnknownWorkload, UnsupportedLanguage
 from optimizer.judge.verdict import Outcome, Verdict
 from optimizer.machine import machine_facts
 from tests.optimizer.fixtures import kernels, tasks
@@ -91,3 +92,28 @@ def test_unknown_workload_is_named(tmp_path: Path, quick: JudgeSettings) -> None
         Judge(tasks.silu_gate(tmp_path), replace(quick, timed_workloads=("decode-b9",))),
     ):
         pass
+
+
+def test_other_languages_are_refused_by_name(tmp_path: Path, quick: JudgeSettings) -> None:
+    with (
+        Judge(tasks.silu_gate(tmp_path), replace(quick, timing=False)) as judge,
+        pytest.raises(UnsupportedLanguage, match="triton"),
+    ):
+        judge.evaluate(Candidate(Language.TRITON, "class ModelNew: pass"))
+
+
+def test_too_little_memory_is_one_sentence(
+    tmp_path: Path, quick: JudgeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subjects, "_available_bytes", lambda: 1 << 10)
+    with (
+        pytest.raises(subjects.NotEnoughMemory, match="MiB are available"),
+        Judge(tasks.linear(tmp_path), quick),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("wrong", [{"trials": 1}, {"threads": 0}])
+def test_settings_that_make_no_sense(wrong: dict[str, int], quick: JudgeSettings) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        replace(quick, **wrong)
