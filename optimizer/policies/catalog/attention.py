@@ -136,7 +136,7 @@ def _sdpa(graph: Graph, core: Value, layout: str) -> DecodeAttention:
 
 def _eager(graph: Graph, core: Value, layout: str) -> DecodeAttention:
     assert core.op is not None
-    weights, v = graph.value(operand(core.op, 0, "input")), graph.value(core.op.args[1])
+    weights, v = graph.value(operand(core.op, 0, "input")), graph.value(operand(core.op, 1, "other"))
     while weights.op is not None and is_identity(weights.op):
         weights = graph.value(operand(weights.op, 0, "input"))
     if weights.op is None or weights.op.op != "softmax" or operand(weights.op, 1, "dim") not in (-1, 3):
@@ -150,7 +150,7 @@ def _eager(graph: Graph, core: Value, layout: str) -> DecodeAttention:
         scores = graph.value(operand(scores.op, 0, "input"))
     scale = 1.0
     if scores.op is not None and scores.op.op in ("mul", "truediv", "div"):
-        constant = scores.op.args[1]
+        constant = operand(scores.op, 1, "other")
         if isinstance(constant, bool) or not isinstance(constant, int | float):
             raise NotCovered("a scale that is no constant")
         scale = float(constant) if scores.op.op == "mul" else 1.0 / float(constant)

@@ -98,6 +98,13 @@ def operand(op: OpRecord, position: int, keyword: str, default: Any = None) -> A
     return op.kwargs.get(keyword, default)
 
 
+def whole(argument: Any, what: str) -> int:
+    """An integer argument. Raises NotCovered for anything else."""
+    if isinstance(argument, bool) or not isinstance(argument, int):
+        raise NotCovered(f"{what} {argument!r} is no integer")
+    return argument
+
+
 def dtype_of(argument: Any) -> str | None:
     """``{"dtype": "float32"}`` -> ``"float32"``."""
     if isinstance(argument, dict) and set(argument) == {"dtype"}:

@@ -55,7 +55,7 @@ def derive_linear(graph: Graph) -> LinearGroup:
             linear = before
         if linear.op is None or linear.op.op != "linear":
             raise NotCovered(f"output {output.name} is no linear")
-        x, weight = graph.value(operand(linear.op, 0, "input")), graph.value(linear.op.args[1])
+        x, weight = graph.value(operand(linear.op, 0, "input")), graph.value(operand(linear.op, 1, "weight"))
         raw_bias = operand(linear.op, 2, "bias")
         bias = None if raw_bias is None else graph.value(raw_bias)
         if weight.kind != "weight" or len(weight.shape) != 2 or (bias is not None and bias.kind != "weight"):
@@ -105,7 +105,7 @@ def _upstream(graph: Graph, value: Value) -> set[str]:
     found: set[str] = set()
     pending = [value.name]
     while pending:
-        item = graph.values[pending.pop()]
+        item = graph.value({"ref": pending.pop()})
         if item.op is None or item.name in found:
             continue
         found.add(item.name)

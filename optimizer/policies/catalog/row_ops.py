@@ -91,9 +91,9 @@ def formula(op: OpRecord) -> tuple[str, list[Any]] | None:
             raise NotCovered("softplus with its own beta or threshold")
         return "kg_softplus({0})", [operand(op, 0, "input")]
     if name in _BINARY:
-        if op.kwargs:
-            raise NotCovered(f"{name} with {sorted(op.kwargs)}")
-        return _BINARY[name], list(op.args[:2])
+        if op.kwargs or len(op.args) != 2:
+            raise NotCovered(f"{name} of {len(op.args)} arguments with {sorted(op.kwargs)}")
+        return _BINARY[name], list(op.args)
     return None
 
 

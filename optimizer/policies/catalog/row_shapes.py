@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from extractor.schema import OpRecord
-from optimizer.policies.catalog.graph import Graph, NotCovered, Value, operand, reference
+from optimizer.policies.catalog.graph import Graph, NotCovered, Value, operand, reference, whole
 from optimizer.policies.catalog.row_index import (
     Index,
     Span,
@@ -53,7 +53,13 @@ class Shapes:
     def sizes(self, value: Value) -> list[str]:
         """C expressions of the value's run-time sizes."""
         if value.name not in self._sizes:
-            self._sizes[value.name] = self._find(value)
+            found = self._find(value)
+            expected = [
+                int(size) if size.isdigit() else own for size, own in zip(found, value.shape, strict=False)
+            ]
+            if len(found) != len(value.shape) or expected != list(value.shape):
+                raise NotCovered(f"{value.name} has shape {value.shape}, which its op does not give")
+            self._sizes[value.name] = found
         return self._sizes[value.name]
 
     def _find(self, value: Value) -> list[str]:
@@ -181,8 +187,8 @@ class Shapes:
         return result
 
     def _cat(self, value: Value, op: OpRecord) -> list[str]:
-        parts = [self.graph.value(item) for item in list_argument(op.args[0])]
-        axis = operand(op, 1, "dim", 0) % len(value.shape)
+        parts = [self.graph.value(item) for item in list_argument(operand(op, 0, "tensors"))]
+        axis = whole(operand(op, 1, "dim", 0), "dim") % len(value.shape)
         result: list[str] = []
         for position in range(len(value.shape)):
             if position == axis:
@@ -199,6 +205,8 @@ class Shapes:
     def _getitem(self, sizes: list[str], source: Value, value: Value, op: OpRecord) -> list[str]:
         result: list[str] = []
         for item, axis in subscripts(op, len(source.shape)):
+            if axis >= len(sizes):
+                raise NotCovered("more subscripts than axes")
             if item is None:
                 result.append("1")
             elif isinstance(item, int):
@@ -288,13 +296,13 @@ class Shapes:
     def _cat_source(
         self, value: Value, op: OpRecord, indices: tuple[Index, ...], span: Span
     ) -> tuple[Value, tuple[Index, ...]]:
-        axis = operand(op, 1, "dim", 0) % len(value.shape)
+        axis = whole(operand(op, 1, "dim", 0), "dim") % len(value.shape)
         index = indices[axis]
         if index.terms or index.coef < 0:
             raise NotCovered("a concatenation along an axis that is no row element")
         first, last = index.coef * span.low + index.const, index.coef * (span.high - 1) + index.const
         start = 0
-        for item in list_argument(op.args[0]):
+        for item in list_argument(operand(op, 0, "tensors")):
             part = self.graph.value(item)
             stop = start + part.shape[axis]
             if start <= first < stop:
@@ -311,9 +319,15 @@ def axis_order(op: OpRecord, rank: int) -> list[int]:
     """Source axis of each result axis of ``transpose``, ``permute`` and ``t``."""
     order = list(range(rank))
     if op.op == "permute":
-        axes = op.args[1] if len(op.args) == 2 and isinstance(op.args[1], list) else list(op.args[1:])
-        return [axis % rank for axis in axes]
-    a, b = (0, 1) if op.op == "t" else (operand(op, 1, "dim0"), operand(op, 2, "dim1"))
+        first = operand(op, 1, "dims")
+        axes = list(first) if isinstance(first, list | tuple) else list(op.args[1:])
+        order = [whole(axis, "dim") % rank for axis in axes]
+        if sorted(order) != list(range(rank)):
+            raise NotCovered(f"permute to {axes}")
+        return order
+    a, b = (0, 1)
+    if op.op == "transpose":
+        a, b = whole(operand(op, 1, "dim0"), "dim0") % rank, whole(operand(op, 2, "dim1"), "dim1") % rank
     order[a], order[b] = order[b], order[a]
     return order
 
@@ -323,6 +337,8 @@ def subscripts(op: OpRecord, rank: int) -> list[tuple[Any, int]]:
 
     ``None`` (a new axis) has source axis -1. Raises NotCovered for tensor or boolean subscripts.
     """
+    if len(op.args) != 2:
+        raise NotCovered(f"a subscript with {len(op.args)} arguments")
     raw = op.args[1]
     items = list(raw) if isinstance(raw, list | tuple) else [raw]
     used = sum(1 for item in items if item is not None and item != {"ellipsis": True})
@@ -355,18 +371,19 @@ def subscripts(op: OpRecord, rank: int) -> list[tuple[Any, int]]:
 def chunk_start(graph: Graph, op: OpRecord) -> tuple[int, int]:
     """Axis and first element of piece ``op.args[1]`` of a ``chunk`` or ``split``."""
     source = graph.value(operand(op, 0, "input")).op
-    piece = op.args[1]
+    piece = operand(op, 1, "index")
     assert source is not None
     if not isinstance(piece, int):
         raise NotCovered("a chunk taken by something that is no number")
-    base = graph.value(source.args[0])
-    axis = operand(source, 2, "dim", 0) % len(base.shape)
+    base = graph.value(operand(source, 0, "input"))
+    axis = whole(operand(source, 2, "dim", 0), "dim") % len(base.shape)
     size = base.shape[axis]
     if source.op == "chunk":
-        count = operand(source, 1, "chunks")
+        count = whole(operand(source, 1, "chunks"), "number of chunks")
         each = -(-size // count)
         return axis, each * (piece % -(-size // each))
     lengths = operand(source, 1, "split_size_or_sections", operand(source, 1, "split_size"))
-    if isinstance(lengths, int):
+    if not isinstance(lengths, list | tuple):
+        lengths = whole(lengths, "split size")
         return axis, lengths * (piece % -(-size // lengths))
     return axis, sum(lengths[: piece % len(lengths)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -139,3 +141,40 @@ def test_what_no_template_covers_is_declined() -> None:
         shape = (1, 16, 16)
         semantics, why = explain(trace(_Odd(case), [[draw(*shape)]]))
         assert (semantics is None, bool(why)) == (True, True), case
+
+
+def test_garbled_op_records_are_declined_not_fatal() -> None:
+    """Any damage to an op's arguments gives semantics or a reason, never an exception."""
+    dice = random.Random(0)
+    cache = (1, 2, 12, 16)
+    angle = torch.rand(1, 1, 16)
+    specs = [
+        trace(models.QkNormRope(32, 16), [[draw(1, 1, 64), draw(1, 1, 32), angle, angle]]),
+        trace(models.ChunkedGelu(), [[draw(1, 1, 32)]]),
+        trace(models.GatedOutput(16, 8), [[draw(1, 1, 16), draw(1, 1, 16)]]),
+        trace(
+            models.Attention(cache, 4, "eager"),
+            [[draw(1, 4, 1, 16), draw(*cache), draw(*cache), draw(1, 1, 1, 12)]],
+        ),
+    ]
+    junk = [None, "x", 3.5, -7, True, [], {"slice": [1, None, 2]}, {"ref": "nope"}, {"dtype": "int64"}, [[1]]]
+    declined = 0
+    for spec in specs:
+        for _ in range(150):
+            ops = list(spec.ops)
+            where = dice.randrange(len(ops))
+            args, kwargs = list(ops[where].args), dict(ops[where].kwargs)
+            match dice.randrange(4):
+                case 0:
+                    args.pop(dice.randrange(len(args)))
+                case 1:
+                    args[dice.randrange(len(args))] = dice.choice(junk)
+                case 2:
+                    args.append(dice.choice(junk))
+                case _:
+                    kwargs["dim"] = dice.choice(junk)
+            ops[where] = ops[where].model_copy(update={"args": tuple(args), "kwargs": kwargs})
+            semantics, why = explain(spec.model_copy(update={"ops": tuple(ops)}))
+            assert (semantics is None) == bool(why)
+            declined += semantics is None
+    assert declined > 300
