@@ -160,7 +160,7 @@ def test_garbled_op_records_are_declined_not_fatal() -> None:
     junk = [None, "x", 3.5, -7, True, [], {"slice": [1, None, 2]}, {"ref": "nope"}, {"dtype": "int64"}, [[1]]]
     declined = 0
     for spec in specs:
-        for _ in range(150):
+        for _ in range(80):
             ops = list(spec.ops)
             where = dice.randrange(len(ops))
             args, kwargs = list(ops[where].args), dict(ops[where].kwargs)
@@ -177,4 +177,4 @@ def test_garbled_op_records_are_declined_not_fatal() -> None:
             semantics, why = explain(spec.model_copy(update={"ops": tuple(ops)}))
             assert (semantics is None) == bool(why)
             declined += semantics is None
-    assert declined > 300
+    assert declined > 150
