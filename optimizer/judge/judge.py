@@ -29,7 +29,7 @@ from optimizer.judge.roofline import SLACK, Roofline
 from optimizer.judge.screen import screen
 from optimizer.judge.settings import JudgeSettings, Profile
 from optimizer.judge.subjects import Subject, Subjects
-from optimizer.judge.timing import Timer, call_overhead
+from optimizer.judge.timing import OVERHEAD_SITES, Timer, call_overhead
 from optimizer.judge.verdict import Outcome, Verdict, WorkloadResult
 from optimizer.languages.cpp import CompileFailed, CppBuilder
 from optimizer.languages.cpp_call import CppKernel
@@ -150,9 +150,10 @@ class Judge:
         for subject in self.subjects.subjects:
             if subject.inputs.timing is None:
                 continue
-            inputs = self.subjects.inputs.slot(subject.inputs.timing, 0)
-            bound = empty.bind(weights, inputs, subject.workload.outputs)
-            result[subject.id] = call_overhead(bound, inputs)
+            slots = min(subject.inputs.timing.slots, OVERHEAD_SITES)
+            inputs = [self.subjects.inputs.slot(subject.inputs.timing, slot) for slot in range(slots)]
+            sites = [(empty.bind(weights, tensors, subject.workload.outputs), tensors) for tensors in inputs]
+            result[subject.id] = call_overhead(sites)
         return result
 
     def _run(self, library: Path, course: _Course) -> Verdict:

@@ -19,7 +19,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -35,7 +35,8 @@ from optimizer.languages.cpp_call import BoundKernel
 MIN_CYCLES, MAX_CYCLES = 3, 6  # of four batches: 6 to 12 samples a side
 HOPELESS = 0.7  # a candidate slower than this after MIN_CYCLES is not measured further
 EMPTY_BATCHES = 5
-OVERHEAD_CALLS = 200
+OVERHEAD_ROUNDS = 15
+OVERHEAD_SITES = 32
 # Of a batch's wall time beyond a fixed part for waking up, at most this share (median) may be neither spent running
 # nor queueing for a core.
 IDLE_SHARE, IDLE_NS = 0.3, 1_000_000
@@ -194,15 +195,19 @@ def quantiles(samples: list[float]) -> Quantiles:
     return Quantiles(p20=at(0.2), median=at(0.5), p80=at(0.8), samples=tuple(round(s, 4) for s in samples))
 
 
-def call_overhead(empty: BoundKernel, inputs: list[torch.Tensor]) -> float:
-    """Microseconds of CPU time a call of an empty kernel takes in this process: checks, pointers, fresh outputs."""
-    best = float("inf")
-    for _ in range(3):
+def call_overhead(sites: Sequence[tuple[BoundKernel, Sequence[torch.Tensor]]]) -> float:
+    """Microseconds of CPU time a call of an empty kernel takes in this process: checks, pointers, fresh outputs.
+
+    ``sites`` are as many bindings as a model has layers, called in turn: one binding called again and again would sit
+    in the innermost cache and look cheaper than it is in a model.
+    """
+    samples = []
+    for _ in range(OVERHEAD_ROUNDS):
         start = time.thread_time_ns()
-        for _ in range(OVERHEAD_CALLS):
-            empty(*inputs)
-        best = min(best, (time.thread_time_ns() - start) / OVERHEAD_CALLS)
-    return best / 1000
+        for bound, inputs in sites:
+            bound(*inputs)
+        samples.append((time.thread_time_ns() - start) / len(sites))
+    return statistics.median(samples) / 1000
 
 
 @contextmanager
