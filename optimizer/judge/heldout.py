@@ -1,7 +1,7 @@
 """A batch size nobody captured: a workload scaled from the task's own, so that hard-coded shapes show.
 
 Two captured batches of one phase say how every size, stride and offset depends on the batch: linearly. From one batch
-of 1, the leading axis of length 1 is taken for the batch. The reference itself decides whether the result is valid:
+alone, a leading axis of its length is taken for the batch. The reference itself decides whether the result is valid:
 if it does not run on the scaled inputs, there is no held-out shape.
 """
 
@@ -76,7 +76,7 @@ def _leading_axis(workload: Workload, batch: int) -> tuple[TensorSpec, ...] | No
     for spec in workload.inputs:
         dense = storage_span(spec) == _count(spec.shape) and spec.storage_offset == 0
         leads = len(spec.shape) > 1 and spec.shape[0] == workload.batch and spec.alias_group is None
-        if leads and dense and workload.batch == 1:
+        if leads and dense:
             inner = _count(spec.shape[1:])
             update = {"shape": (batch, *spec.shape[1:]), "stride": (inner, *spec.stride[1:])}
             result.append(spec.model_copy(update=update))

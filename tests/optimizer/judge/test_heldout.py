@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from extractor.laws import draw_inputs
@@ -42,7 +43,8 @@ def test_strides_offsets_and_broadcasts_are_scaled(tmp_path: Path) -> None:
     assert workload.inputs[1] == table
 
 
-def test_one_batch_of_one_scales_the_leading_axis(tmp_path: Path) -> None:
-    workload = held_out_workload(tasks.rmsnorm(tmp_path, batches=(1,)).spec)
+@pytest.mark.parametrize("batch", [1, 4])
+def test_one_batch_scales_the_leading_axis(batch: int, tmp_path: Path) -> None:
+    workload = held_out_workload(tasks.rmsnorm(tmp_path, batches=(batch,)).spec)
     assert workload is not None
     assert workload.inputs[0].shape == (3, 1, 256)
