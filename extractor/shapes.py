@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from torch import fx
 
@@ -45,6 +46,7 @@ class SizeWriter:
             Inexpressible: a size varies between workloads in a way nothing explains.
         """
         written: list[str | None] = []
+        literal = self._splits_from(node, sizes, operand)
         leading = True  # still copying the operand's leading axes
         for place, value in enumerate(sizes):
             if isinstance(value, fx.Node):
@@ -53,15 +55,45 @@ class SizeWriter:
                 continue
             if not isinstance(value, int):
                 raise Inexpressible(f"{op_name(node)} takes {value!r} as a size")
+            if place >= literal:
+                written.append(str(value))
+                continue
             expression = self._one(node, place, value, len(sizes), operand, leading)
             leading = leading and expression is not None and expression.endswith(f".shape[{place}]")
             written.append(expression)
         missing = [place for place, expression in enumerate(written) if expression is None]
-        if missing and (len(missing) > 1 or -1 in sizes or op_name(node) not in ("view", "reshape")):
-            raise Inexpressible(
-                f"size {sizes[missing[0]]} of {op_name(node)} depends on more than its operands"
-            )
-        return ["-1" if expression is None else expression for expression in written]
+        if len(missing) == 1 and -1 not in sizes and op_name(node) in ("view", "reshape"):
+            written[missing.pop()] = "-1"
+        for place in missing:
+            if len(set(self._values(node, place, len(sizes)))) > 1:
+                raise Inexpressible(
+                    f"size {sizes[place]} of {op_name(node)} depends on more than its operands"
+                )
+            written[place] = str(sizes[place])
+        return [expression for expression in written if expression is not None]
+
+    def _splits_from(self, node: fx.Node, sizes: Sequence[object], operand: fx.Node | None) -> int:
+        """From which place on the sizes of a view split the operand's last axis, and are constants of the model."""
+        count = len(sizes)
+        if operand is None or op_name(node) not in ("view", "reshape") or operand in self._fixed:
+            return count
+        rank = len(shape_of(operand))
+        columns = [self._values(node, place, count) for place in range(count)]
+        constant = [len(set(column)) == 1 for column in columns]
+        leading = 0
+        while leading < min(rank, count) and columns[leading] == self._axis(operand, leading):
+            leading += 1
+        if leading == rank - 1 and count > rank and all(constant[leading:]):
+            return leading
+        last = self._axis(operand, rank - 1) if rank else []
+        for place in range(count - 2, 0, -1):
+            factors = [column[0] for column in columns[place:]]
+            if not all(constant[place:]) or not all(isinstance(f, int) and f > 0 for f in factors):
+                continue
+            product = prod(f for f in factors if isinstance(f, int))
+            if product > 1 and [product] * len(last) == last:
+                return place
+        return count
 
     def _one(
         self, node: fx.Node, place: int, value: int, count: int, operand: fx.Node | None, leading: bool
@@ -72,13 +104,14 @@ class SizeWriter:
             return "-1"
         if operand is not None and operand not in self._fixed:
             rank = len(shape_of(operand))
-            axes = ([place] if leading else []) + [place - count + rank] if value != 1 or leading else []
+            axes = [place] if leading else []
+            axes += [] if constant and value == 1 else [place - count + rank]
             for axis in axes:
                 if 0 <= axis < rank and self._axis(operand, axis) == values:
                     return f"{self._names[operand]}.shape[{axis}]"
         # A 1 is a 1, except where a weight is expanded: there it may be a batch of one.
         stretched = op_name(node) == "expand" and operand in self._fixed
-        if constant and (not self._suspicious(value) or (value == 1 and not stretched)):
+        if constant and (not self._suspicious(value, place) or (value == 1 and not stretched)):
             return str(value)
         own = [operand] if operand is not None and operand not in self._fixed else []
         for candidate in [*own, *self._inputs]:
@@ -93,10 +126,13 @@ class SizeWriter:
                     return f"{name}.shape[{axis}] * {name}.shape[{axis + 1}]"
         return None
 
-    def _suspicious(self, value: int) -> bool:
-        """Whether a constant size could be the batch, a length or their product, as far as the workloads tell."""
+    def _suspicious(self, value: int, place: int) -> bool:
+        """Whether a constant size could be the batch or a length, as far as its place and the workloads tell."""
         dims = [variant.dims for variant in self._variants]
-        varying = zip(*((d.batch, d.query, d.rows, d.cache_len) for d in dims), strict=True)
+        if place == 0:
+            varying = zip(*((d.batch, d.rows, d.query, d.cache_len) for d in dims), strict=True)
+        else:  # the batch leads
+            varying = zip(*((d.query, d.cache_len) for d in dims), strict=True)
         return any(set(column) == {value} for column in varying)
 
     def _values(self, node: fx.Node, place: int, count: int) -> list[object]:
