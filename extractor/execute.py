@@ -70,7 +70,8 @@ def record(step: StepGraph, binding: Binding, regions: Sequence[Region]) -> list
             first = next(member for member in region.nodes if node in member.all_input_nodes)
             before[first].append((index, slot, node))
         after[region.nodes[-1]].append(index)
-        keep.update(region.outputs)
+        # Inputs stay alive to the end: freed memory, used again, would look like a storage they share.
+        keep.update(region.inputs, region.outputs)
 
     environment: dict[fx.Node, Any] = {}
 
