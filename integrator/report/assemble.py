@@ -62,7 +62,7 @@ def build_report(run: RunFolder) -> Report:
         machine=log.machine,
         versions=_versions(manifest, ledger),
         stages=log.stages,
-        peak_memory_bytes=_peak(log, ledger),
+        peak_memory_bytes=_peak(log),
     )
 
 
@@ -258,8 +258,5 @@ def _versions(manifest: RunManifest, ledger: Ledger | None) -> dict[str, str]:
     }
 
 
-def _peak(log: StageLog, ledger: Ledger | None) -> int | None:
-    peaks = [entry.peak_bytes + entry.worker_peak_bytes for entry in log.stages]
-    if ledger is not None:
-        peaks.append(ledger.peak_rss_bytes)
-    return max(peaks, default=None)
+def _peak(log: StageLog) -> int | None:
+    return max((entry.peak_bytes for entry in log.stages), default=None)

@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from integrator.report.chart import label_floor
 from integrator.report.clean import one_line
 from integrator.report.schema import CurvePoint, Report, tag
 
@@ -98,7 +99,7 @@ def _draw_panel(panel: Axes, report: Report, batch: int) -> None:
         last = kept[-1]
         panel.annotate(
             f"{last.tokens_per_s:.1f}  ({speedup:.2f}×)",
-            (last.position, last.ci_high),
+            (last.position, label_floor(points, 4)),
             xytext=(6, 7),
             textcoords="offset points",
             ha="right",

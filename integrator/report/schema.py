@@ -147,12 +147,11 @@ class TaskScore(_Record):
 
 
 class StageTiming(_Record):
-    """Wall time of a stage, and the peak resident memory up to its end (this process, largest worker)."""
+    """Wall time of a stage, and the peak resident memory of the process and all it started."""
 
     stage: str
     seconds: float
     peak_bytes: int = 0
-    worker_peak_bytes: int = 0
 
 
 class Workbench(_Record):
@@ -192,7 +191,7 @@ class Report(_Record):
     machine: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     stages: tuple[StageTiming, ...] = ()
-    peak_memory_bytes: int | None = None  # this process plus its largest worker, an upper bound
+    peak_memory_bytes: int | None = None  # the process and all it started, together
 
     @property
     def batches(self) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ that was interrupted keeps the entry of its last whole run.
 from __future__ import annotations
 
 import platform
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from extractor.run_folder import write_json
+from integrator.report.memory import MemoryWatch
 from integrator.report.schema import StageTiming
 from optimizer.machine import machine_facts
 
@@ -53,22 +53,13 @@ class StageLog(BaseModel):
         write_json(run_folder / STAGES_FILE, self)
 
 
-def peak_bytes() -> tuple[int, int]:
-    """Peak resident memory so far: of this process, and of its largest child that has ended."""
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return own * 1024, children * 1024
-
-
 @contextmanager
 def timed_stage(run_folder: Path, name: str, **notes: str) -> Iterator[None]:
-    """Measure the body and enter it in the run's log once it has ended well."""
+    """Measure the body's time and memory, and enter them in the run's log once it has ended well."""
     started = time.monotonic()
-    yield
-    own, worker = peak_bytes()
-    timing = StageTiming(
-        stage=name, seconds=time.monotonic() - started, peak_bytes=own, worker_peak_bytes=worker
-    )
+    with MemoryWatch() as memory:
+        yield
+    timing = StageTiming(stage=name, seconds=time.monotonic() - started, peak_bytes=memory.peak_bytes)
     log = StageLog.load(run_folder)
     log = log.model_copy(update={"notes": {**log.notes, **notes}, "machine": describe_machine()})
     log.with_stage(timing).save(run_folder)
