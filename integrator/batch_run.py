@@ -34,13 +34,22 @@ from integrator.ledger_schema import (
 )
 from integrator.measure import interleave
 from integrator.parity import compare, truth_logits, violation
-from integrator.rungs import Arm, LocalArm, RungFailed, WorkerArm, WorkerSpec, use_attention
+from integrator.rungs import (
+    COMPILED_ATTENTION,
+    Arm,
+    LocalArm,
+    RungFailed,
+    WorkerArm,
+    WorkerSpec,
+    use_attention,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 CHUNK_SECONDS = 0.05  # a sample should last at least this long on the CPU clock
 CHUNK_STEPS = 8  # and hold at least this many steps
+PARITY_STEPS = 16  # forced positions a sequence over which logits are compared
 STABILITY_STEPS = 4  # steps repeated to see whether a graft gives the same logits twice
 
 
@@ -79,6 +88,7 @@ class BatchRun:
     progress: Progress
     engine: DecodeEngine = field(init=False)
     truth: torch.Tensor = field(init=False)
+    parity_steps: int = field(init=False)
     forward: Forward = field(init=False)
     parities: dict[frozenset[str], Parity] = field(default_factory=dict)
     rejected: dict[str, tuple[RollbackReason, str]] = field(default_factory=dict)
@@ -95,10 +105,11 @@ class BatchRun:
             tokens=settings.tokens,
             seed=settings.seed,
         )
-        self.truth = truth_logits(self.model, self.engine)
+        self.parity_steps = min(PARITY_STEPS, settings.tokens)
+        self.truth = truth_logits(self.model, self.engine)[:, : self.parity_steps].clone()
         self.forward = self.patch.compile(self.model.forward)
         with workers(settings, self.progress) as (arms, failures):
-            stock_parity = compare(self.engine.logits(self.model), self.truth)
+            stock_parity = self.parity(self.model)
             self.screen(stock_parity)
             for arm in list(arms):
                 try:
@@ -116,11 +127,15 @@ class BatchRun:
         """The decode step's capture."""
         return self.patch.captures[-1]
 
+    def parity(self, forward: Forward) -> Parity:
+        """Teacher-forced distance of one arm from the truth."""
+        return compare(self.engine.logits(forward, self.parity_steps), self.truth)
+
     def screen(self, stock: Parity) -> None:
         """Step 1: fill ``rejected``, ``parities`` and the first engagement counts."""
         with stage(self.progress, "parity", len(self.facts) + 1) as shown:
             self.patch.set_active(())
-            self.parities[frozenset()] = compare(self.engine.logits(self.forward), self.truth)
+            self.parities[frozenset()] = self.parity(self.forward)
             shown.advance(GRAPH)
             kept: list[str] = []
             scale = float(self.truth.square().mean().sqrt())
@@ -138,21 +153,21 @@ class BatchRun:
         self, graft: GraftFacts, kept: Sequence[str], stock: Parity, scale: float
     ) -> tuple[RollbackReason, str] | None:
         """Try one graft on top of ``kept``; the reason and sentence of its rollback, or None."""
-        capture, steps = self.capture, self.engine.tokens
+        capture, steps = self.capture, self.parity_steps
         if graft.id in capture.problems:
             return RollbackReason.CAPTURE_UNSAFE, capture.problems[graft.id]
-        sites = capture.sites_of(graft.id)
+        sites = len(capture.sites_of(graft.id))
         if sites == 0:
             return RollbackReason.NO_SEAM, "no region of the captured decode step has its operator key"
         active = frozenset([*kept, graft.id])
         before = capture.launches(graft.id)
         try:
             self.patch.set_active(active)
-            logits = self.engine.logits(self.forward)
+            logits = self.engine.logits(self.forward, steps)
             launched = capture.launches(graft.id) - before
             again = self.engine.logits(self.forward, STABILITY_STEPS)
         except KernelgraftError as error:
-            return RollbackReason.CAPTURE_UNSAFE, f"it failed inside the captured step: {error}"
+            return RollbackReason.CAPTURE_UNSAFE, str(error)
         self.launches[graft.id] = (steps, launched)
         if launched != sites * steps:
             sentence = f"launched {launched} times in {steps} steps over {sites} sites, not {sites * steps}"
@@ -184,7 +199,7 @@ class BatchRun:
             ran = (self.settings.rounds + 1) * steps * sum(graft.id in step.grafts for step in rungs)
             counted = self.capture.launches(graft.id) - before[graft.id]
             self.launches[graft.id] = (ran, counted)
-            expected = ran * self.capture.sites_of(graft.id)
+            expected = ran * len(self.capture.sites_of(graft.id))
             if counted != expected:
                 sentence = f"launched {counted} times in the timed region, not {expected}"
                 self.rejected[graft.id] = (RollbackReason.NO_ENGAGEMENT, sentence)
@@ -229,7 +244,7 @@ class BatchRun:
         )
         self.patch.set_active(kept)
         if frozenset(kept) not in self.parities:
-            self.parities[frozenset(kept)] = compare(self.engine.logits(self.forward), self.truth)
+            self.parities[frozenset(kept)] = self.parity(self.forward)
         final_row = ledger.configurations(
             [final],
             {STOCK: samples[settings.base_rung.value], FINAL: samples[FINAL]},
@@ -265,7 +280,7 @@ class BatchRun:
         """The row of one graft."""
         row = next((row for row in rows if row.added == graft.id), None)
         reason, detail = self.rejected.get(graft.id, (None, ""))
-        sites = self.capture.sites_of(graft.id)
+        sites = len(self.capture.sites_of(graft.id))
         steps, launches = self.launches.get(graft.id, (0, 0))
         return GraftOutcome(
             graft=graft.id,
@@ -323,7 +338,7 @@ def workers(settings: BatchSettings, progress: Progress) -> Iterator[tuple[list[
                     model=settings.model_name,
                     revision=settings.revision,
                     dtype=settings.dtype,
-                    attention=settings.attention,
+                    attention=COMPILED_ATTENTION,
                     seed=settings.seed,
                     batch=settings.batch,
                     prompt=settings.prompt,

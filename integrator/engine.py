@@ -89,22 +89,29 @@ class DecodeEngine:
         return torch.stack(rows, dim=1)
 
     def time(self, forward: Forward, steps: int) -> float:
-        """CPU seconds a step of the calling thread over ``steps`` steps; see :func:`cpu_seconds`."""
-        return cpu_seconds(lambda: self.decode(forward, steps)) / steps
+        """Seconds a step over ``steps`` steps, by :func:`stopwatch`."""
+        return stopwatch(lambda: self.decode(forward, steps)) / steps
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU seconds the calling thread spends in ``work``, garbage collection held off.
+def clock_name() -> str:
+    """``thread_time`` if torch runs one thread, else ``perf_counter``.
 
-    The CPU clock does not run while another process holds the core, which makes it the one clock that can be
-    trusted on a shared machine; it is the truth about speed only if the work stays on one thread.
+    The CPU clock of a thread does not run while another process holds the core, which makes it the one clock that
+    can be trusted on a shared machine; but it tells the speed only of work that stays on that thread. Several
+    threads are measured by the wall clock, which needs a quiet machine.
     """
+    return "thread_time" if torch.get_num_threads() == 1 else "perf_counter"
+
+
+def stopwatch(work: Callable[[], object]) -> float:
+    """Seconds ``work`` takes by the clock of :func:`clock_name`, garbage collection held off."""
+    clock: Callable[[], float] = getattr(time, clock_name())
     collecting = gc.isenabled()
     gc.disable()
     try:
-        started = time.thread_time()
+        started = clock()
         work()
-        return time.thread_time() - started
+        return clock() - started
     finally:
         if collecting:
             gc.enable()

@@ -37,6 +37,12 @@ class StaleWeights(KernelgraftError):
     template = "the weights of {model} changed after it was patched; revert the patch and patch again"
 
 
+class GraftFailed(KernelgraftError):
+    """A bound kernel refused its inputs during a step."""
+
+    template = "graft {graft} failed inside the captured step: {problem}"
+
+
 class UnknownGraft(KernelgraftError):
     """A configuration names a graft that the capture does not have."""
 
@@ -65,6 +71,7 @@ class Capture:
     seconds: float  # detecting and binding; Dynamo's own time not included
     stamps: tuple[tuple[int, torch.Tensor, int, int], ...]  # placeholder index, weight, address, version
     _variants: dict[frozenset[str], Callable[..., Any]] = field(default_factory=dict)
+    _active: frozenset[str] = frozenset()
     _current: Callable[..., Any] | None = None
 
     def activate(self, grafts: Iterable[str]) -> None:
@@ -74,7 +81,7 @@ class Capture:
             self._variants[wanted] = build_variant(
                 self.graph_module, [site for site in self.sites if site.kernel.id in wanted]
             )
-        self._current = self._variants[wanted]
+        self._active, self._current = wanted, self._variants[wanted]
 
     def run(self, *args: Any) -> Any:
         """Execute the active variant. This is what Dynamo calls for every decode step.
@@ -91,17 +98,28 @@ class Capture:
         assert self._current is not None
         return self._current(*args)
 
+    def exclude(self, graft: str, why: str) -> None:
+        """Take a graft out of this capture for good: its sites run stock and are reported as unserved."""
+        unserved = {str(index): row for index, row in enumerate(self.unserved)}
+        for site in self.sites_of(graft):
+            _count(unserved, site.seam, why)
+        active = self._active - {graft}
+        self.sites = tuple(site for site in self.sites if site.kernel.id != graft)
+        self.unserved = tuple(unserved.values())
+        self.problems[graft] = why
+        self.activate(active)
+
     def launches(self, graft: str) -> int:
         """Launches of this graft so far, over all its sites."""
-        return sum(site.graft.calls for site in self.sites if site.kernel.id == graft)
+        return sum(site.graft.calls for site in self.sites_of(graft))
 
-    def sites_of(self, graft: str) -> int:
-        """Calls a step this graft replaces."""
-        return sum(1 for site in self.sites if site.kernel.id == graft)
+    def sites_of(self, graft: str) -> tuple[Site, ...]:
+        """The sites this graft has taken over; each is one call a step."""
+        return tuple(site for site in self.sites if site.kernel.id == graft)
 
     def is_packed(self, graft: str) -> bool:
         """True if this graft's weights were made views of one buffer."""
-        return any(site.packed for site in self.sites if site.kernel.id == graft)
+        return any(site.packed for site in self.sites_of(graft))
 
     def release(self) -> None:
         """Let go of grafts, packed weights and variants; only the plain graph stays runnable."""
@@ -291,7 +309,10 @@ def _named(site: Site) -> Callable[..., Any]:
     graft = site.graft
 
     def call(*inputs: torch.Tensor) -> Sequence[torch.Tensor]:
-        return graft(*inputs)
+        try:
+            return graft(*inputs)
+        except KernelgraftError as error:
+            raise GraftFailed(graft=site.kernel.id, problem=error) from error
 
     call.__name__ = call.__qualname__ = f"graft_{site.kernel.family.value}"
     return call

@@ -17,6 +17,7 @@ from extractor.models import LoadedModel, load_model
 from extractor.progress import Progress, SilentProgress
 from extractor.run_folder import RunFolder, RunManifest, write_json
 from integrator.batch_run import CHUNK_STEPS, BatchRun, BatchSettings
+from integrator.engine import clock_name
 from integrator.graph_patch import GraphPatch
 from integrator.kernels import AcceptedKernel, accepted_kernels
 from integrator.ledger_schema import BatchLedger, Ledger, LedgerSettings, Rung
@@ -29,8 +30,8 @@ DEFAULT_ROUNDS = 8
 
 NOTES = (
     "Prefill runs stock: grafts serve decode steps only.",
-    "Each sample is CPU seconds of one thread over a chunk of decode steps with forced tokens; every step also "
-    "computes the greedy argmax. Arms take turns; ratios are formed a round.",
+    "Each sample is seconds a step over a chunk of decode steps with forced tokens (settings.clock; thread_time is "
+    "CPU seconds); every step also computes the greedy argmax. Arms take turns; ratios are formed a round.",
     "The configuration 'graph' holds no graft: what it gains over stock is Python and module overhead that the "
     "captured graph leaves out.",
 )
@@ -92,8 +93,9 @@ def integrate(
             raise NoSuchBatch(run=run.path, known=", ".join(map(str, manifest.batches)), batch=batch)
     kernels = accepted_kernels(run)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the CPU clock counts one thread; see DecodeEngine.time
+    torch.set_num_threads(manifest.threads)
     try:
+        clock = clock_name()
         loaded = load_model(
             manifest.model,
             dtype=manifest.dtype,
@@ -117,8 +119,8 @@ def integrate(
         settings=LedgerSettings(
             rounds=rounds,
             steps_per_sample=CHUNK_STEPS,
-            threads=1,
-            clock="thread_time",
+            threads=manifest.threads,
+            clock=clock,
             keep_all=keep_all,
             parity_multiple=PARITY_MULTIPLE,
             rungs_asked=asked,
@@ -154,6 +156,7 @@ def _batch_ledger(
         rounds=rounds,
         keep_all=keep_all,
         rungs=rungs,
+        threads=manifest.threads,
         revision=manifest.revision,
     )
     facts = tuple(found for kernel in kernels if (found := kernel.facts(batch)) is not None)

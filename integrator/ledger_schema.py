@@ -2,7 +2,7 @@
 
 Vocabulary. An *arm* is anything that decodes and is timed: a stock rung or a configuration of the patched graph.
 A *rung* is one way to run the unpatched model. A *configuration* is the captured graph with a set of grafts in
-it; the one with none is called ``graph``. A *sample* is CPU seconds a decode step, averaged over one short
+it; the one with none is called ``graph``. A *sample* is seconds a decode step, averaged over one short
 chunk of steps; arms take turns, so samples of the same round belong together and ratios are formed a round.
 """
 
@@ -183,7 +183,7 @@ class LedgerSettings(_Record):
     rounds: int
     steps_per_sample: int  # at least; what a batch really took stands in its ledger
     threads: int
-    clock: str  # "thread_time": CPU seconds of the measuring thread
+    clock: str  # "thread_time": CPU seconds of the one thread; "perf_counter": wall clock of several
     keep_all: bool
     parity_multiple: float  # a patched model may be this many times stock's distance from the truth
     rungs_asked: tuple[Rung, ...]

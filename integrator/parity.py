@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from integrator.engine import DecodeEngine, Forward
+from integrator.engine import DecodeEngine
 from integrator.ledger_schema import Parity
 
 if TYPE_CHECKING:
@@ -57,11 +57,6 @@ def compare(logits: torch.Tensor, truth: torch.Tensor) -> Parity:
         top1_agreement=float(agreement),
         positions=int(logits.shape[0] * logits.shape[1]),
     )
-
-
-def parity_of(engine: DecodeEngine, forward: Forward, truth: torch.Tensor) -> Parity:
-    """Teacher-forced parity of one arm."""
-    return compare(engine.logits(forward), truth)
 
 
 def violation(patched: Parity, stock: Parity, *, scale: float) -> str | None:

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
-import torch._dynamo
 
 from extractor.errors import KernelgraftError
 from extractor.run_folder import RunFolder, read_json
-from integrator.decode_cache import why_not_replayable
+from integrator.decode_cache import Bookmark, why_not_replayable
 from integrator.graft import Kernel
-from integrator.graph_patch import GraphPatch
+from integrator.graph_patch import GraftFailed, GraphPatch
 from integrator.kernels import AcceptedKernel, accepted_kernels
 from integrator.ledger_schema import Ledger, Unserved
 from integrator.seams import SeamFinder, seam_finder
@@ -73,7 +72,7 @@ class PatchedForward:
         self._compiled: dict[tuple[object, ...], Callable[..., Any]] = {}  # by decode shape
 
     # An outer torch.compile must call this object, not trace through it: traced, the grafts would silently be lost.
-    @torch._dynamo.disable(recursive=False)
+    @torch.compiler.disable
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         reason = self._why_stock(args, kwargs)
         if reason is not None:
@@ -83,7 +82,22 @@ class PatchedForward:
         shape = _decode_shape(args, kwargs)
         if shape not in self._compiled:
             self._compiled[shape] = self._patch.compile(self._original)
+            return self._first_step(self._compiled[shape], args, kwargs)
         return self._compiled[shape](*args, **kwargs)
+
+    def _first_step(self, step: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The first step of a new shape: kernels that decline it are taken out, counted as unserved, and it is rerun.
+
+        A step that breaks off has moved the cache on; the bookmark takes it back.
+        """
+        bookmark = Bookmark.of(kwargs["past_key_values"])
+        for _ in self._patch.kernels:
+            try:
+                return step(*args, **kwargs)
+            except GraftFailed as error:
+                bookmark.restore()
+                self._patch.captures[-1].exclude(str(error.details["graft"]), str(error.details["problem"]))
+        return step(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
         return stock_forward(memo.get(id(self._model), self._model))

@@ -8,6 +8,8 @@ import pytest
 import torch
 from transformers import StaticCache
 
+from extractor.errors import KernelgraftError
+from extractor.families import Family
 from integrator.patch import MAX_CAPTURES, AlreadyPatched, PatchedForward, PatchHandle
 from tests.integrator.toy import down, find_toy_seams, gate_up, toy_model
 
@@ -165,6 +167,23 @@ def test_an_outer_compile_does_not_lose_the_grafts(model: Any) -> None:
         outer = torch.compile(model.__call__, backend="eager")
         outer(IDS[:, :1], past_key_values=cache)
         assert handle.engagement.launches["down"] == 2
+
+
+class Declined(KernelgraftError):
+    template = "declines inputs of this shape"
+
+
+def test_a_kernel_that_declines_a_new_shape_is_taken_out_and_the_tokens_are_right(model: Any) -> None:
+    def decline(value: torch.Tensor) -> torch.Tensor:
+        raise Declined
+
+    expected = generate(model)
+    with patched(model, down(), gate_up(spoil=decline)) as handle:
+        assert torch.equal(generate(model), expected)
+        found = handle.engagement
+    assert found.launches == {"down": 16, "gate_up": 0}
+    assert [(row.family, row.sites) for row in found.unserved] == [(Family.FFN_GATE_UP, 2)]
+    assert "declines inputs" in found.unserved[0].why
 
 
 def test_switching_grafts_on_a_live_model(model: Any) -> None:
