@@ -52,6 +52,13 @@ def fresh_inputs(step: StepGraph, binding: Binding) -> list[Any]:
     ]
 
 
+def parameter_values(step: StepGraph, binding: Binding) -> dict[str, torch.Tensor]:
+    """The parameters and buffers the graph uses, by the model's name for them."""
+    placeholders = [node for node in step.gm.graph.nodes if node.op == "placeholder"]
+    pairs = zip(placeholders, step.example_inputs, strict=True)
+    return {binding.weights[node]: value.detach() for node, value in pairs if node in binding.weights}
+
+
 @torch.no_grad()
 def record(step: StepGraph, binding: Binding, regions: Sequence[Region]) -> list[Recording]:
     """Run the step once and copy the inputs and outputs of ``regions``.

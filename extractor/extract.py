@@ -15,7 +15,7 @@ from extractor.capture import StepGraph, cache_length, capture_steps
 from extractor.census import Census, StepCensus, summarise, time_step
 from extractor.detect import detect_all
 from extractor.emit import Program, write_program, write_task_source
-from extractor.execute import Recording, Snapshot, record
+from extractor.execute import Recording, Snapshot, parameter_values, record
 from extractor.expressions import Unwritable
 from extractor.families import Family
 from extractor.graph import shape_of
@@ -165,7 +165,7 @@ def _survey(
         for local in dict.fromkeys((len(members) // 2, len(members) - 1)):
             wanted.append(indices[local])
             placed.append((occurrences, local))
-    values = _parameter_values(step, binding)
+    values = parameter_values(step, binding)
     recordings = record(step, binding, [regions[index] for index in wanted])
     for (occurrences, local), recording in zip(placed, recordings, strict=True):
         occurrences.recordings[local] = recording
@@ -173,12 +173,6 @@ def _survey(
         occurrences.weights[local] = [values[name] for name in region.parameters.values()]
     rejected = [DroppedTask(item.family, item.site, item.reason) for item in detection.rejected]
     return summarise(step, regions, timing), rejected
-
-
-def _parameter_values(step: StepGraph, binding: Binding) -> dict[str, torch.Tensor]:
-    placeholders = [node for node in step.gm.graph.nodes if node.op == "placeholder"]
-    pairs = zip(placeholders, step.example_inputs, strict=True)
-    return {binding.weights[node]: value.detach() for node, value in pairs if node in binding.weights}
 
 
 def _write_task(

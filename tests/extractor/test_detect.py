@@ -86,7 +86,12 @@ def counts(found: Captured) -> dict[str, int]:
 @pytest.mark.parametrize("name", sorted(GOLDEN))
 def test_regions_of_a_decode_step(name: str, captured: Callable[..., Captured]) -> None:
     found = captured(name)
-    assert counts(found) == GOLDEN[name]
+    golden, measured = dict(GOLDEN[name]), counts(found)
+    # Up to transformers 5.17 routed rows are masked and then weighted, two pointwise operations a layer; later
+    # releases only weight them, and one operation alone is no region.
+    fallback, weighted = golden.pop("elementwise", 0), golden.get("routed_down", 0)
+    assert measured.pop("elementwise", 0) in (fallback, fallback - weighted)
+    assert measured == golden
     assert found.detection.rejected == ()
 
 

@@ -76,22 +76,6 @@ def test_programs_state_no_batch_or_length(qwen3: Extracted) -> None:
     assert "48" not in source.split("def forward")[1].split("def get_inputs")[0]  # the cache length
 
 
-@pytest.mark.parametrize("name", ["qwen3-tiny", "qwen3.5-tiny"])
-def test_resized_inputs_run_through_the_program(name: str, extracted: Callable[..., Extracted]) -> None:
-    """Programs written from batch 2 serve batch 1: every input cut to its first row."""
-    for task in extracted(name).tasks:
-        if task.spec.family in (Family.GDN_NORM_GATE, Family.ATTENTION_DECODE):
-            continue  # rows there are batch times heads; attention is covered by the key tests' twin below
-        workload = task.spec.workloads[0]
-        model = task.reference()
-        task.load_weights_into(model, task.weights())
-        inputs = [t[:1] if t.shape[0] == 2 else t for t in task.recorded_inputs(workload.id)]
-        with torch.no_grad():
-            result = model(*inputs)
-        first = result[0] if isinstance(result, tuple) else result
-        assert first.shape[0] == 1
-
-
 def test_recorded_inputs_keep_strides_and_aliases(extracted: Callable[..., Extracted]) -> None:
     found = extracted("qwen3.5-tiny")
     rope = task_of(found, Family.QK_NORM_ROPE)
