@@ -10,7 +10,7 @@ from importlib import metadata
 
 import torch
 
-from extractor.binding import Binding, bind
+from extractor.binding import bind
 from extractor.capture import StepGraph, cache_length, capture_steps
 from extractor.census import Census, StepCensus, summarise, time_step
 from extractor.detect import detect_all
