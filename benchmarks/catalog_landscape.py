@@ -145,7 +145,7 @@ def measure(
 def _weight_copies(task: Task, machine: MachineFacts) -> list[list[torch.Tensor]]:
     drawn = draw_weights(task.spec.weights, torch.Generator().manual_seed(0))
     size = sum(tensor.numel() * tensor.element_size() for tensor in drawn.values())
-    copies = 1 if size < 1 << 16 else -(-CACHES * machine.l3_bytes // size) + 1
+    copies = 1 if size < 1 << 16 else -(-CACHES * machine.l3_bytes // size)
     copies = max(1, min(copies, MAX_BYTES // max(size, 1)))
     names = [weight.attribute for weight in task.spec.weights]
     return [[drawn[name].clone() for name in names] for _ in range(copies)]
