@@ -173,5 +173,7 @@ def load_tasks(folder: Path) -> list[Task]:
     """All tasks below ``folder``, in family order then id. Raises CorruptTask for the first that cannot be trusted."""
     if not folder.is_dir():
         raise CorruptTask(path=folder, problem="no such folder")
-    tasks = [Task.load(path.parent) for path in sorted(folder.glob(f"*/{TASK_SIDECAR}"))]
+    sidecars = sorted(folder.glob(f"*/{TASK_SIDECAR}"))
+    # A dot in front marks a draft that a killed extraction left behind.
+    tasks = [Task.load(path.parent) for path in sidecars if not path.parent.name.startswith(".")]
     return sorted(tasks, key=lambda task: (task.spec.family.order, task.id))

@@ -191,6 +191,11 @@ def test_a_sound_copy_loads(a_task: Path) -> None:
     assert [task.id for task in load_tasks(a_task.parent)] == [a_task.name]
 
 
+def test_drafts_of_a_killed_extraction_are_ignored(a_task: Path) -> None:
+    shutil.copytree(a_task, a_task.parent / f".draft-{a_task.name}")
+    assert [task.folder for task in load_tasks(a_task.parent)] == [a_task]
+
+
 def test_changed_source_is_refused(a_task: Path) -> None:
     source = a_task / "task.py"
     source.write_text(source.read_text(encoding="utf-8") + "\n", encoding="utf-8")
