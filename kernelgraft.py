@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -308,6 +309,9 @@ def _pipeline(context: typer.Context, folder: Path, threads: int = 1) -> Pipelin
         os.environ[variable] = str(threads)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if not sys.warnoptions:  # notes from library authors to library users; `python -W` brings them back
+        for category in (FutureWarning, DeprecationWarning):
+            warnings.simplefilter("ignore", category)
     from integrator.pipeline import Pipeline
     from integrator.report.terminal import make_console
 
