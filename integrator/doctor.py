@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import sys
+import sysconfig
 from collections.abc import Callable
 from enum import StrEnum
 from importlib import metadata, util
@@ -72,6 +73,7 @@ def examine() -> Findings:
         _python,
         _libraries,
         _processor,
+        _inductor,
         _gpu,
         _isolation,
         _resources,
@@ -172,6 +174,21 @@ def _processor() -> list[Finding]:
             remedy="" if compiler else "install one, for example `apt install g++`, or point CXX at it",
         ),
     ]
+
+
+def _inductor() -> list[Finding]:
+    """What torch.compile needs beyond a compiler, for the ledger's Inductor rungs."""
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    spec = util.find_spec("torch")
+    if not header.is_file():
+        found, remedy = f"no {header}", "install Python's headers, for example `apt install python3-dev`"
+    elif spec is not None and " " in str(spec.origin):
+        found = f"PyTorch lies in a path with a space, {spec.origin}, which its compiler calls do not survive"
+        remedy = "make the virtual environment elsewhere, for example with make VENV=..."
+    else:
+        return [Finding(topic="torch.compile", level=Level.OK, found="compiler and Python headers are there")]
+    remedy = f"only for the ledger's Inductor rungs: {remedy}"
+    return [Finding(topic="torch.compile", level=Level.NOTE, found=found, remedy=remedy)]
 
 
 def _gpu() -> list[Finding]:

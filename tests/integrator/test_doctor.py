@@ -4,6 +4,7 @@ import io
 import json
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -80,6 +81,20 @@ def test_json_reads_back():
     findings = Findings(findings=(Finding(topic="gpu", level=Level.NOTE, found="none", remedy="buy one"),))
     assert json.loads(findings.model_dump_json())["schema_version"] == doctor.SCHEMA_VERSION
     assert Findings.model_validate_json(findings.model_dump_json()) == findings
+
+
+def test_what_torch_compile_needs_is_looked_at(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor.sysconfig, "get_path", lambda name: str(tmp_path))
+    (missing,) = doctor._inductor()
+    assert missing.level is Level.NOTE
+    assert "python3-dev" in missing.remedy
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(
+        doctor.util, "find_spec", lambda name: SimpleNamespace(origin="/a b/torch/__init__.py")
+    )
+    (spaced,) = doctor._inductor()
+    assert spaced.level is Level.NOTE
+    assert "path with a space" in spaced.found
 
 
 def test_print_ends_with_the_verdict():
