@@ -33,7 +33,7 @@ from integrator.ledger_schema import (
     Rung,
 )
 from integrator.measure import interleave
-from integrator.parity import compare, truth_logits, violation
+from integrator.parity import ROUTED_TRIM, compare, truth_logits, violation
 from integrator.rungs import (
     COMPILED_ATTENTION,
     Arm,
@@ -109,6 +109,8 @@ class BatchRun:
         self.truth = truth_logits(self.model, self.engine)[:, : self.parity_steps].clone()
         self.forward = self.patch.compile(self.model.forward)
         with workers(settings, self.progress) as (arms, failures):
+            self.patch.set_active(())
+            self.engine.decode(self.forward, 1)  # captures
             stock_parity = self.parity(self.model)
             self.screen(stock_parity)
             for arm in list(arms):
@@ -129,7 +131,11 @@ class BatchRun:
 
     def parity(self, forward: Forward) -> Parity:
         """Teacher-forced distance of one arm from the truth."""
-        return compare(self.engine.logits(forward, self.parity_steps), self.truth)
+        return self.distance(self.engine.logits(forward, self.parity_steps))
+
+    def distance(self, logits: torch.Tensor) -> Parity:
+        """Distance of logits from the truth; a few positions are forgiven if the step selects experts."""
+        return compare(logits, self.truth, trim=ROUTED_TRIM if self.capture.selects else 0.0)
 
     def screen(self, stock: Parity) -> None:
         """Step 1: fill ``rejected``, ``parities`` and the first engagement counts."""
@@ -176,7 +182,7 @@ class BatchRun:
             return RollbackReason.UNSTABLE, "logits are not finite with it"
         if not torch.equal(logits[:, :STABILITY_STEPS], again):
             return RollbackReason.UNSTABLE, "two identical runs gave different logits with it"
-        self.parities[active] = compare(logits, self.truth)
+        self.parities[active] = self.distance(logits)
         sentence_or_none = violation(self.parities[active], stock, scale=scale)
         return None if sentence_or_none is None else (RollbackReason.PARITY, sentence_or_none)
 

@@ -25,6 +25,7 @@ import torch
 from torch import fx
 
 from extractor.errors import KernelgraftError
+from extractor.graph import op_name
 from integrator.graft import Graft, Kernel
 from integrator.ledger_schema import Unserved
 from integrator.packing import Packer
@@ -116,6 +117,11 @@ class Capture:
     def sites_of(self, graft: str) -> tuple[Site, ...]:
         """The sites this graft has taken over; each is one call a step."""
         return tuple(site for site in self.sites if site.kernel.id == graft)
+
+    @property
+    def selects(self) -> bool:
+        """True if the step selects experts (``topk``): its logits then jump where two scores nearly tie."""
+        return any(op_name(node) == "topk" for node in self.graph_module.graph.nodes)
 
     def is_packed(self, graft: str) -> bool:
         """True if this graft's weights were made views of one buffer."""

@@ -82,6 +82,7 @@ class Parity(_Record):
     kl: float  # mean KL(truth || arm) in nats a position
     top1_agreement: float  # share of positions whose argmax equals the truth's, 0..1
     positions: int
+    trimmed: int = 0  # worst positions left out of RMS error and KL, where steps select experts
 
 
 class RungResult(_Record):

@@ -184,6 +184,14 @@ def parse_rungs(names: Sequence[str]) -> tuple[Rung, ...]:
 
 
 def use_attention(model: PreTrainedModel, implementation: str) -> None:
-    """Switch the attention implementation if it is another one now. The weights are untouched."""
+    """Switch the attention implementation if it is another one now. The weights are untouched.
+
+    Raises:
+        RungFailed: the model does not support it.
+    """
     if model.config._attn_implementation != implementation:
-        model.set_attn_implementation(implementation)
+        try:
+            model.set_attn_implementation(implementation)
+        except (ValueError, ImportError) as error:
+            reason = str(error).partition(". ")[0].partition("\n")[0]
+            raise RungFailed(rung=implementation, reason=reason) from error

@@ -66,6 +66,24 @@ def test_the_bound_is_a_multiple_of_stocks_own_error() -> None:
     assert "KL divergence" in (violation(parity(0.01, 1.1e-4 * PARITY_MULTIPLE**2), stock, scale=1.0) or "")
 
 
+def test_trimming_leaves_out_the_worst_positions_only() -> None:
+    truth = torch.zeros(1, 8, 4)
+    logits = torch.full((1, 8, 4), 0.1)
+    logits[0, 3] = torch.tensor([9.0, 0.0, 0.0, 0.0])
+    assert compare(logits, truth).rms_error > 1
+    found = compare(logits, truth, trim=1 / 8)
+    assert found.rms_error == pytest.approx(0.1)
+    assert found.kl == pytest.approx(0.0, abs=1e-6)
+    assert found.max_error == 9.0
+    assert (found.positions, found.trimmed) == (8, 1)
+
+
+def test_not_a_number_is_never_trimmed() -> None:
+    logits = torch.zeros(1, 8, 4)
+    logits[0, 0, 0] = float("nan")
+    assert violation(compare(logits, torch.zeros(1, 8, 4), trim=0.5), parity(1.0, 1.0), scale=1.0) is not None
+
+
 def test_not_a_number_is_never_within_the_bound() -> None:
     assert violation(parity(float("nan"), 0.0), parity(0.01, 1e-4), scale=1.0) is not None
 

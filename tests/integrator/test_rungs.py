@@ -7,7 +7,7 @@ import pytest
 
 from integrator.ledger_schema import Rung
 from integrator.measure import interleave
-from integrator.rungs import RungFailed, UnknownRung, WorkerArm, WorkerSpec, parse_rungs
+from integrator.rungs import RungFailed, UnknownRung, WorkerArm, WorkerSpec, parse_rungs, use_attention
 
 
 class FakeArm:
@@ -81,3 +81,16 @@ def test_an_inductor_worker_compiles_and_answers() -> None:
         assert 0 < arm.sample(2) < 1
         assert arm.peak_rss_bytes is not None
         assert arm.peak_rss_bytes > 1 << 26
+
+
+def test_an_attention_the_model_lacks_is_a_failed_rung() -> None:
+    class Model:
+        class config:  # noqa: N801
+            _attn_implementation = "eager"
+
+        def set_attn_implementation(self, name: str) -> None:
+            raise ValueError("M does not support it yet. Please open an issue.")
+
+    use_attention(Model(), "eager")  # type: ignore[arg-type]
+    with pytest.raises(RungFailed, match=r"rung sdpa failed: M does not support it yet$"):
+        use_attention(Model(), "sdpa")  # type: ignore[arg-type]
