@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-import multiprocessing
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,28 +78,30 @@ def test_manifest_of_another_version(a_run: RunFolder) -> None:
         a_run.open()
 
 
-def _hold(path: str, ready, release) -> None:
-    with RunFolder(Path(path)).lock():
-        ready.set()
-        release.wait(20)
+HOLDER = """
+import pathlib, sys
+from extractor.run_folder import RunFolder
+with RunFolder(pathlib.Path(sys.argv[1])).lock():
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
 
 
 def test_one_process_at_a_time(a_run: RunFolder) -> None:
-    context = multiprocessing.get_context("spawn")
-    ready, release = context.Event(), context.Event()
-    holder = context.Process(target=_hold, args=(str(a_run.path), ready, release))
-    holder.start()
-    try:
-        assert ready.wait(20)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(a_run.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
         with pytest.raises(RunBusy, match=f"process {holder.pid}"), a_run.lock():
             pytest.fail("the lock was given twice")
-        os.kill(holder.pid, 9)  # the system releases a killed process's lock
-        holder.join(20)
+        holder.kill()  # the system releases a killed process's lock
+        holder.wait(20)
         with a_run.lock():
             pass
-    finally:
-        release.set()
-        holder.join(20)
 
 
 def test_lock_can_be_taken_again(a_run: RunFolder) -> None:
