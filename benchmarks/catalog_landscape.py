@@ -151,6 +151,12 @@ def _weight_copies(task: Task, machine: MachineFacts) -> list[list[torch.Tensor]
     return [[drawn[name].clone() for name in names] for _ in range(copies)]
 
 
+def _repeats(weights: list[list[torch.Tensor]]) -> int:
+    """Calls on each copy in one sample: many where the weights are small and one call takes microseconds."""
+    size = sum(tensor.nbytes for tensor in weights[0])
+    return SMALL_CALLS if size < 1 << 16 else 1
+
+
 def _inputs(workload: Workload, task: Task) -> list[torch.Tensor]:
     recorded = task.recorded_inputs(workload.id)
     return draw_inputs(workload, torch.Generator().manual_seed(1), recorded)
@@ -164,7 +170,7 @@ def _eager(task: Task, workload: Workload, weights: list[list[torch.Tensor]]) ->
         names = [weight.attribute for weight in task.spec.weights]
         task.load_weights_into(model, dict(zip(names, copy, strict=True)))
         models.append(model)
-    models = models * max(1, SMALL_CALLS // len(models))
+    models = models * _repeats(weights)
 
     def call() -> None:
         with torch.no_grad():
@@ -179,7 +185,7 @@ def _bound(
 ) -> Runner:
     inputs = _inputs(workload, task)
     bound = [kernel.bind(copy, workload.inputs, workload.outputs) for copy in weights]
-    bound = bound * max(1, SMALL_CALLS // len(bound))
+    bound = bound * _repeats(weights)
 
     def call() -> None:
         for item in bound:
