@@ -12,7 +12,7 @@ import torch
 
 from extractor.binding import bind
 from extractor.capture import StepGraph, cache_length, capture_steps
-from extractor.census import Census, StepCensus, summarise, time_step
+from extractor.census import Census, StepCensus, summarise
 from extractor.detect import detect_all
 from extractor.emit import Program, write_program, write_task_source
 from extractor.execute import Recording, Snapshot, parameter_values, record
@@ -40,6 +40,7 @@ from extractor.schema import (
 )
 from extractor.shapes import Inexpressible, Variant
 from extractor.task import Task
+from extractor.timing import time_step
 from extractor.weights import must_copy
 
 
