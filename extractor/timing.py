@@ -7,6 +7,7 @@ processes do not disturb.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
