@@ -2,14 +2,16 @@
 
     python benchmarks/catalog_landscape.py runs/a/tasks runs/b/tasks [--out optimizer/policies/catalog/prior.json]
 
-One thread on the CPU clock; weights are rotated over copies that exceed the last-level cache; plans of one task
-are interleaved, round by round, so that a slow moment of the machine hits all of them alike. Slots whose sizes
-are within a fifth of a doubling of one already measured are skipped. A task of 12 MB weights takes about a minute.
+One thread on the CPU clock; weights and inputs are rotated over copies that exceed the last-level cache; plans of
+one task are interleaved, round by round, so that a slow moment of the machine hits all of them alike. Slots whose
+sizes are within a fifth of a doubling of one already measured are skipped. A task takes one to five minutes, most
+of it compiling.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import sys
@@ -20,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from extractor.laws import draw_inputs, draw_weights
+from extractor.laws import draw_weights
 from extractor.schema import Phase, Workload
 from extractor.task import Task, load_tasks
 from optimizer.languages.cpp import CppBuilder
@@ -42,7 +44,7 @@ from optimizer.policies.catalog.semantics import Semantics, derive
 
 ROUNDS = 5
 CACHES = 3  # copies of the weights exceed the last-level cache so many times
-MAX_BYTES = 1 << 30
+COLD_BYTES = 1 << 17  # what a call reads stays in cache below this, as in a model
 SAME = 0.2  # doublings
 SMALL_CALLS = 64  # calls a sample for tasks without large weights
 
@@ -80,9 +82,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             for landscape in measure(task, semantics, builder, machine, found, options):
                 found.append(landscape)
-                prior = Prior(machine=machine.key, landscapes=tuple(found))
-                options.out.write_text(prior.model_dump_json(indent=1) + "\n", encoding="utf-8")
+                write(Prior(machine=machine.key, landscapes=tuple(found)), options.out)
     return 0
+
+
+def write(prior: Prior, path: Path) -> None:
+    """One landscape a line, so that a new measurement is a readable diff."""
+    lines = ",\n".join(landscape.model_dump_json() for landscape in prior.landscapes)
+    head = json.dumps({"schema_version": prior.schema_version, "machine": prior.machine})
+    path.write_text(f'{head[:-1]}, "landscapes": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 def measure(
@@ -111,8 +119,8 @@ def measure(
     }
     if not wanted:
         return []
-    weights = _weight_copies(task, machine)
-    runners: dict[int, list[Runner]] = {slot: [_eager(task, wanted[slot], weights)] for slot in wanted}
+    sets = _sets(task, wanted, machine)
+    runners: dict[int, list[Runner]] = {slot: [_eager(task, slot, sets)] for slot in wanted}
     options: list[tuple[str, Knobs]] = []
     for body in bodies_for(semantics, machine.isa):
         if body not in settings.bodies.split(","):
@@ -124,7 +132,7 @@ def measure(
         plan = Plan(kind, body, tuple((slot, knobs) for slot in fitting))
         kernel = CppKernel.load(builder.build_source(render(task.spec, semantics, plan)).path)
         for slot in fitting:
-            runners[slot].append(_bound(task, wanted[slot], weights, kernel, knob_key(body, knobs)))
+            runners[slot].append(_bound(wanted[slot], slot, sets, kernel, knob_key(body, knobs)))
     landscapes = []
     for slot, candidates in runners.items():
         seconds = _interleaved(candidates)
@@ -142,56 +150,64 @@ def measure(
     return landscapes
 
 
-def _weight_copies(task: Task, machine: MachineFacts) -> list[list[torch.Tensor]]:
+@dataclass(frozen=True)
+class Set:
+    """One copy of everything a call reads."""
+
+    weights: list[torch.Tensor]
+    inputs: dict[
+        int, list[torch.Tensor]
+    ]  # by slot: recorded values, so that masks are as long as in the model
+
+
+def _sets(task: Task, wanted: dict[int, Workload], machine: MachineFacts) -> list[Set]:
+    """Copies that together exceed the last-level cache; one where a call reads next to nothing."""
     drawn = draw_weights(task.spec.weights, torch.Generator().manual_seed(0))
-    size = sum(tensor.numel() * tensor.element_size() for tensor in drawn.values())
-    copies = 1 if size < 1 << 16 else -(-CACHES * machine.l3_bytes // size)
-    copies = max(1, min(copies, MAX_BYTES // max(size, 1)))
     names = [weight.attribute for weight in task.spec.weights]
-    return [[drawn[name].clone() for name in names] for _ in range(copies)]
+    largest = max(sum(t.nbytes for t in task.recorded_inputs(w.id)) for w in wanted.values())
+    size = largest + sum(tensor.nbytes for tensor in drawn.values())
+    copies = 1 if size < COLD_BYTES else -(-CACHES * machine.l3_bytes // size)
+    return [
+        Set(
+            [drawn[name].clone() for name in names],
+            {slot: task.recorded_inputs(workload.id) for slot, workload in wanted.items()},
+        )
+        for _ in range(copies)
+    ]
 
 
-def _repeats(weights: list[list[torch.Tensor]]) -> int:
-    """Calls on each copy in one sample: many where the weights are small and one call takes microseconds."""
-    size = sum(tensor.nbytes for tensor in weights[0])
-    return SMALL_CALLS if size < 1 << 16 else 1
-
-
-def _inputs(workload: Workload, task: Task) -> list[torch.Tensor]:
-    recorded = task.recorded_inputs(workload.id)
-    return draw_inputs(workload, torch.Generator().manual_seed(1), recorded)
-
-
-def _eager(task: Task, workload: Workload, weights: list[list[torch.Tensor]]) -> Runner:
-    inputs = _inputs(workload, task)
+def _eager(task: Task, slot: int, sets: list[Set]) -> Runner:
     models = []
-    for copy in weights:
+    for item in sets:
         model = task.reference()
         names = [weight.attribute for weight in task.spec.weights]
-        task.load_weights_into(model, dict(zip(names, copy, strict=True)))
-        models.append(model)
-    models = models * _repeats(weights)
+        task.load_weights_into(model, dict(zip(names, item.weights, strict=True)))
+        models.append((model, item.inputs[slot]))
+    models = models * (SMALL_CALLS if len(sets) == 1 and _is_small(sets[0]) else 1)
 
     def call() -> None:
         with torch.no_grad():
-            for model in models:
+            for model, inputs in models:
                 model(*inputs)
 
     return Runner("eager", call)
 
 
-def _bound(
-    task: Task, workload: Workload, weights: list[list[torch.Tensor]], kernel: CppKernel, key: str
-) -> Runner:
-    inputs = _inputs(workload, task)
-    bound = [kernel.bind(copy, workload.inputs, workload.outputs) for copy in weights]
-    bound = bound * _repeats(weights)
+def _bound(workload: Workload, slot: int, sets: list[Set], kernel: CppKernel, key: str) -> Runner:
+    bound = [
+        (kernel.bind(item.weights, workload.inputs, workload.outputs), item.inputs[slot]) for item in sets
+    ]
+    bound = bound * (SMALL_CALLS if len(sets) == 1 and _is_small(sets[0]) else 1)
 
     def call() -> None:
-        for item in bound:
-            item(*inputs)
+        for kernel_call, inputs in bound:
+            kernel_call(*inputs)
 
     return Runner(key, call)
+
+
+def _is_small(item: Set) -> bool:
+    return sum(tensor.nbytes for tensor in item.weights) < COLD_BYTES
 
 
 def _interleaved(runners: Sequence[Runner]) -> dict[str, float]:
