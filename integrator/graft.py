@@ -44,7 +44,7 @@ class Kernel(Protocol):
 
     @property
     def packs_weights(self) -> bool:
-        """True if the candidate asks for its weights as views of one buffer."""
+        """True if its weights are worth moving into one buffer. Raises as ``bind`` does."""
 
     def serves(self, batch: int, rows: int) -> bool:
         """True if it was accepted for decode steps of ``batch`` sequences and ``rows`` = M."""

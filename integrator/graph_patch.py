@@ -57,7 +57,7 @@ class Site:
     seam: Seam
     kernel: Kernel
     graft: Graft
-    packed: bool  # its weights are views of one buffer
+    packed: bool  # its weights are views of one buffer in huge pages
 
 
 @dataclass
@@ -242,10 +242,8 @@ def bind_sites(
             continue
         indices = [position[node] for node in seam.weights]
         weights = [example_inputs[index] for index in indices]
-        packed = kernel.packs_weights and len(weights) > 1
         try:
-            if packed:
-                packer.pack(weights)
+            packed = kernel.packs_weights and packer.pack_if_possible(weights)
             graft = kernel.bind(weights, example_values(seam.inputs), example_values(seam.outputs))
         except KernelgraftError as error:
             problems[kernel.id] = str(error)

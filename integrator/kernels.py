@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 
 import torch
 
 from extractor.errors import KernelgraftError
 from extractor.families import Family
+from extractor.laws import torch_dtype
 from extractor.run_folder import RunFolder
 from extractor.schema import Phase, TaskSpec, Workload
 from extractor.task import load_tasks
 from integrator.graft import Graft
 from integrator.ledger import GraftFacts
+from integrator.packing import HUGE_PAGE
 from optimizer.candidate import Candidate, Language
 from optimizer.grafts import GraftFile, GraftRecord, load_candidate
 from optimizer.languages.cpp import CppBuilder
 from optimizer.languages.cpp_call import CppKernel, PackedWeights
-
-PACK_NOTE = ("weights", "packed")  # the note by which a candidate asks for sibling weights in one buffer
 
 
 class UnknownTask(KernelgraftError):
@@ -39,12 +40,14 @@ class LanguageNotIntegrated(KernelgraftError):
 class AcceptedKernel:
     """One accepted C++ candidate. Built when first bound; packed once a set of weights, however often bound.
 
-    ``workloads`` are the decode workloads it was accepted for.
+    ``workloads`` are the decode workloads it was accepted for. Its weights are worth placing in huge pages if there
+    are enough of them and it reads them where they lie.
     """
 
     record: GraftRecord
     candidate: Candidate
     workloads: tuple[Workload, ...]
+    weight_bytes: int  # of one site
     _packed: dict[tuple[int, ...], PackedWeights] = field(default_factory=dict)
 
     @property
@@ -61,8 +64,7 @@ class AcceptedKernel:
 
     @property
     def packs_weights(self) -> bool:
-        name, value = PACK_NOTE
-        return self.record.notes.get(name) == value
+        return self.weight_bytes >= HUGE_PAGE and not self._library.repacks
 
     def serves(self, batch: int, rows: int) -> bool:
         return self.workload(batch, rows) is not None
@@ -88,7 +90,8 @@ class AcceptedKernel:
 
     def limited(self, keep: Callable[[Workload], bool]) -> AcceptedKernel:
         """The same kernel for fewer workloads."""
-        return AcceptedKernel(self.record, self.candidate, tuple(w for w in self.workloads if keep(w)))
+        kept = tuple(workload for workload in self.workloads if keep(workload))
+        return AcceptedKernel(self.record, self.candidate, kept, self.weight_bytes)
 
     def release(self) -> None:
         """Free the packed weights."""
@@ -130,8 +133,13 @@ def accepted_kernels(run: RunFolder) -> list[AcceptedKernel]:
             raise UnknownTask(task=record.task_id, run=run.path)
         workloads = _decode_workloads(spec, record.workloads)
         if workloads:
-            kernels.append(AcceptedKernel(record, load_candidate(run.path, record), workloads))
+            candidate = load_candidate(run.path, record)
+            kernels.append(AcceptedKernel(record, candidate, workloads, _weight_bytes(spec)))
     return sorted(kernels, key=lambda kernel: (kernel.family.order, kernel.id))
+
+
+def _weight_bytes(spec: TaskSpec) -> int:
+    return sum(prod(weight.shape) * torch_dtype(weight.dtype).itemsize for weight in spec.weights)
 
 
 def _decode_workloads(spec: TaskSpec, wanted: Sequence[str]) -> tuple[Workload, ...]:

@@ -131,7 +131,7 @@ class GraftOutcome(_Record):
     share: float | None = None  # census share of its operator in the stock decode step, 0..1
     projected_step_speedup: float | None = None  # Amdahl for this graft alone
     measured_step_speedup: Estimate | None = None  # paired, when it was added to the ladder
-    packed: bool = False  # its weights were made views of one buffer
+    packed: bool = False  # its weights were moved into one buffer in huge pages
 
 
 class Unserved(_Record):

@@ -98,7 +98,8 @@ class WorkerArm:
         self.name = spec.rung
         self.compile_seconds: float | None = None
         self.peak_rss_bytes: int | None = None
-        environment = os.environ | {"OMP_NUM_THREADS": str(spec.threads)}
+        # Huge pages for its weights too: grafted weights have them, and no comparison shall rest on placement.
+        environment = os.environ | {"OMP_NUM_THREADS": str(spec.threads), "THP_MEM_ALLOC_ENABLE": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "integrator.rung_worker", json.dumps(asdict(spec))],
             stdin=subprocess.PIPE,

@@ -130,6 +130,11 @@ class CppKernel:
             raise KernelUnloadable(path=path, why=f"{PACK} and {PACKED_BYTES} come only together")
         return cls(Path(path), library)
 
+    @property
+    def repacks(self) -> bool:
+        """True if the kernel keeps a packed copy of its weights instead of reading them where they lie."""
+        return hasattr(self.library, PACK)
+
     def pack(self, weights: Sequence[torch.Tensor]) -> PackedWeights:
         """Run the kernel's packing step on one set of weights; share the result between bindings."""
         return PackedWeights(self.library, weights)

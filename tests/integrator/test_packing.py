@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from integrator.packing import CannotPack, Packer, pack
+from integrator.packing import HUGE_PAGE, CannotPack, Packer, pack
 
 
 def gate_and_up(model: Any) -> list[torch.nn.Parameter]:
@@ -32,6 +32,24 @@ def test_siblings_become_adjacent_views_and_state_dict_is_unchanged(model: Any) 
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert storage_bytes(model) == bytes_before
     assert model.lm_head.weight is model.model.embed_tokens.weight
+
+
+def test_a_large_buffer_starts_at_a_huge_page(model: Any) -> None:
+    large = [torch.nn.Parameter(torch.randn(1024, 700, dtype=torch.bfloat16)) for _ in range(2)]
+    values = [weight.clone() for weight in large]
+    packing = pack(large)
+    assert large[0].data_ptr() % HUGE_PAGE == 0
+    assert all(torch.equal(weight, value) for weight, value in zip(large, values, strict=True))
+    packing.undo()
+    assert large[0].untyped_storage().nbytes() == large[0].numel() * large[0].element_size()
+
+
+def test_a_tied_weight_stays_where_it_is(model: Any) -> None:
+    gate, up = gate_and_up(model)
+    address = gate.data_ptr()
+    model.twin = torch.nn.Parameter(gate.data)
+    assert not Packer(model).pack_if_possible([gate, up])
+    assert gate.data_ptr() == address
 
 
 def test_undo_gives_each_parameter_its_own_storage(model: Any) -> None:
