@@ -9,7 +9,7 @@ TORCH  ?= torch==2.13.0
 CXX    ?= g++
 MODEL  ?= preset:qwen3-0.6b
 OUT    ?= runs/demo
-RUNGS  ?= sdpa,eager,inductor,inductor-max
+RUNGS  ?= sdpa,eager,inductor-max
 ARGS   ?=
 
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
