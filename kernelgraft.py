@@ -41,10 +41,12 @@ _TYPER_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 def __getattr__(name: str) -> Any:
     """The public names, imported on first use."""
-    from importlib import import_module, metadata
+    from importlib import import_module
 
     if name == "__version__":
-        return metadata.version("kernelgraft")
+        from extractor.versions import version_of
+
+        return version_of("kernelgraft")
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'kernelgraft' has no attribute {name!r}")
@@ -81,7 +83,9 @@ Seed = Annotated[int, typer.Option(help="Seed of preset weights and of the searc
 CopyWeights = Annotated[bool, typer.Option("--copy-weights", help="Copy weights into the task folders.")]
 PolicyName = Annotated[str, typer.Option("--policy", help="Who writes the candidates.")]
 BudgetText = Annotated[str, typer.Option("--budget", help="Trajectories x turns for each task.")]
-Resume = Annotated[bool, typer.Option(help="Continue a search that was stopped, or begin a new one.")]
+Resume = Annotated[
+    bool, typer.Option(help="Continue the run's search; --no-resume refuses a run that already holds one.")
+]
 Rungs = Annotated[
     list[str] | None, typer.Option(help="Stock rungs to compare with: sdpa, eager, inductor, inductor-max.")
 ]

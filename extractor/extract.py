@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 
 import torch
 
@@ -41,6 +39,7 @@ from extractor.schema import (
 from extractor.shapes import Inexpressible, Variant
 from extractor.task import Task
 from extractor.timing import time_step
+from extractor.versions import versions
 from extractor.weights import must_copy
 
 
@@ -366,14 +365,3 @@ def _row(task: Task) -> ExtractRow:
         file=str(task.folder / "task.py"),
         flags=spec.health.flags,
     )
-
-
-def versions() -> dict[str, str]:
-    """Versions that a task's numbers depend on."""
-    found = {"python": platform.python_version(), "torch": torch.__version__}
-    for name in ("transformers", "kernelgraft"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "unknown"
-    return found

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
-import platform
 import resource
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 
 import torch
 
@@ -16,6 +14,7 @@ from extractor.errors import KernelgraftError, UsageError
 from extractor.models import LoadedModel, load_model
 from extractor.progress import Progress, SilentProgress
 from extractor.run_folder import RunFolder, RunManifest, write_json
+from extractor.versions import versions
 from integrator.batch_run import CHUNK_STEPS, BatchRun, BatchSettings
 from integrator.engine import clock_name
 from integrator.graph_patch import GraphPatch
@@ -127,7 +126,7 @@ def integrate(
         ),
         batches=tuple(ledgers),
         peak_rss_bytes=peak_rss_bytes(),
-        versions=_versions(),
+        versions=versions(),
         notes=NOTES,
     )
     write_json(run.ledger_path, ledger)
@@ -174,8 +173,3 @@ def peak_rss_bytes() -> int:
     """The most memory this process ever held."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _versions() -> dict[str, str]:
-    names = ("kernelgraft", "torch", "transformers")
-    return {name: version(name) for name in names} | {"python": platform.python_version()}

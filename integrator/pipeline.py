@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +14,7 @@ from rich.text import Text
 
 from extractor.errors import UsageError
 from extractor.run_folder import RunFolder, RunManifest
+from extractor.versions import versions
 from integrator.report.build import now
 from integrator.report.clean import one_line
 from integrator.report.stages import StageLog, timed_stage
@@ -147,7 +146,6 @@ class Pipeline:
     @staticmethod
     def _manifest(options: ExtractOptions, attention: str) -> RunManifest:
         """The manifest of a run with these options; ``attention`` is the resolved implementation."""
-        versions = {name: metadata.version(name) for name in ("kernelgraft", "torch", "transformers")}
         return RunManifest(
             model=options.model,
             dtype=options.dtype,
@@ -159,7 +157,7 @@ class Pipeline:
             seed=options.seed,
             threads=options.threads,
             created=now(),
-            versions={**versions, "python": platform.python_version()},
+            versions=versions(),
         )
 
     def _extract(self, options: ExtractOptions) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib import metadata
 
 from extractor.families import Family
 from extractor.run_folder import RunFolder, RunManifest, read_json, unwritable, write_json, write_text
 from extractor.schema import Phase
 from extractor.task import Task, load_tasks
+from extractor.versions import version_of
 from integrator.ledger_schema import Ledger, Parity
 from integrator.report.build import family_rows, from_grafts, from_ledger, load_ledger, now
 from integrator.report.schema import FamilyRow, Report, TaskScore, Workbench
@@ -252,7 +252,7 @@ def _distance(parity: Parity) -> str:
 
 def _versions(manifest: RunManifest, ledger: Ledger | None) -> dict[str, str]:
     return {
-        "kernelgraft": metadata.version("kernelgraft"),
+        "kernelgraft": version_of("kernelgraft"),
         **manifest.versions,
         **(ledger.versions if ledger else {}),
     }
