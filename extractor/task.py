@@ -173,7 +173,10 @@ def load_tasks(folder: Path) -> list[Task]:
     """All tasks below ``folder``, in family order then id. Raises CorruptTask for the first that cannot be trusted."""
     if not folder.is_dir():
         raise CorruptTask(path=folder, problem="no such folder")
-    sidecars = sorted(folder.glob(f"*/{TASK_SIDECAR}"))
+    # Any of its files makes a folder a task's: one that lost its sidecar is damaged, not absent.
+    found = {
+        path.parent for name in (TASK_SIDECAR, TASK_SOURCE, TASK_INPUTS) for path in folder.glob(f"*/{name}")
+    }
     # A dot in front marks a draft that a killed extraction left behind.
-    tasks = [Task.load(path.parent) for path in sidecars if not path.parent.name.startswith(".")]
+    tasks = [Task.load(path) for path in sorted(found) if not path.name.startswith(".")]
     return sorted(tasks, key=lambda task: (task.spec.family.order, task.id))

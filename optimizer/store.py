@@ -333,10 +333,12 @@ class RunStore:
             candidate = Candidate(language, path.read_bytes().decode(), notes or {})
         except (OSError, UnicodeDecodeError) as error:
             raise CorruptStore(
-                path=path, problem=f"cannot be read ({error})", remedy=CorruptStore.REMEDY
+                path=path, problem=f"cannot be read ({error})", remedy=CorruptStore.SOURCE_REMEDY
             ) from error
         if candidate.sha != sha:
-            raise CorruptStore(path=path, problem="was changed after judging", remedy=CorruptStore.REMEDY)
+            raise CorruptStore(
+                path=path, problem="was changed after judging", remedy=CorruptStore.SOURCE_REMEDY
+            )
         return candidate
 
     def _put_source(self, candidate: Candidate) -> None:

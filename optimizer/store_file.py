@@ -25,6 +25,8 @@ class CorruptStore(KernelgraftError):
     REMEDY = (
         "nothing was changed: restore it from a copy, or move it away and run `kernelgraft optimize` again"
     )
+    # Moving a source away cures nothing; without the store, it is written again when its kernel is judged again.
+    SOURCE_REMEDY = REMEDY.replace("move it away", f"move {STORE_FILE} away")
 
 
 class NoStore(KernelgraftError):

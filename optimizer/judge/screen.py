@@ -145,6 +145,8 @@ def screen_cpp(source: str) -> Refusal | None:
     """Rules of the cpp language."""
     if len(source.encode("utf-8", errors="surrogatepass")) > MAX_SOURCE_BYTES:
         return Refusal("source size", 0, f"the source is over {MAX_SOURCE_BYTES >> 10} KiB")
+    if re.search("[\ud800-\udfff]", source):
+        return Refusal("source text", 0, "the source contains half a surrogate pair, which UTF-8 cannot hold")
     if "\0" in source:
         return Refusal("source text", 0, "the source contains a NUL character")
     tokens = list(_tokens(source))

@@ -196,6 +196,12 @@ def test_drafts_of_a_killed_extraction_are_ignored(a_task: Path) -> None:
     assert [task.folder for task in load_tasks(a_task.parent)] == [a_task]
 
 
+def test_a_task_without_its_sidecar_is_damaged_not_absent(a_task: Path) -> None:
+    (a_task / "task.json").unlink()
+    with pytest.raises(CorruptTask, match=r"task\.json cannot be read"):
+        load_tasks(a_task.parent)
+
+
 def test_changed_source_is_refused(a_task: Path) -> None:
     source = a_task / "task.py"
     source.write_text(source.read_text(encoding="utf-8") + "\n", encoding="utf-8")

@@ -277,6 +277,7 @@ def test_damaged_source(store: RunStore, task: Task, key: SearchKey, damage: str
     with pytest.raises(CorruptStore, match=r"\.cpp") as caught:
         store.trajectories(search)
     assert "nothing was changed" in str(caught.value)
+    assert "move run.sqlite away" in str(caught.value)  # the source alone would be missed again
     begin(store, search)  # proposing the same source again repairs it
     assert store.trajectories(search)[0].pending == CANDIDATE
 

@@ -77,6 +77,7 @@ def test_honest_kernels_pass(source: str) -> None:
         ("// kg_forward\nint x;", "kg_forward"),
         (HONEST + " " * MAX_SOURCE_BYTES, "KiB"),
         (HONEST + "\0", "NUL"),
+        (HONEST + "// \udcff", "UTF-8"),
     ],
 )
 def test_what_is_no_kernel(source: str, word: str) -> None:
