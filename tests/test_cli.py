@@ -109,6 +109,15 @@ def test_version_help_and_no_arguments(call):
             assert name in out
 
 
+@pytest.mark.parametrize("stage", ["optimize", "optimize-and-patch"])
+def test_no_resume_is_described_as_the_refusal_it_is(call, stage):
+    status, out, _ = call(stage, "--help")
+    text = " ".join(out.replace("│", " ").split())
+    assert status == 0
+    assert "--no-resume refuses" in text
+    assert "begin a new one" not in text
+
+
 def test_help_takes_less_than_a_second():
     times = []
     for _ in range(3):

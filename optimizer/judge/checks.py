@@ -34,6 +34,10 @@ class Deadline:
         """Seconds left, never negative."""
         return max(0.0, self._end - time.monotonic())
 
+    def extend(self, seconds: float) -> None:
+        """Give back time that was lost through no fault of the candidate."""
+        self._end += seconds
+
 
 @dataclass(frozen=True)
 class Checker:

@@ -29,7 +29,7 @@ from optimizer.judge.roofline import SLACK, Roofline
 from optimizer.judge.screen import screen
 from optimizer.judge.settings import JudgeSettings, Profile
 from optimizer.judge.subjects import Subject, Subjects
-from optimizer.judge.timing import OVERHEAD_SITES, Timer, call_overhead
+from optimizer.judge.timing import OVERHEAD_SITES, QUIET_ATTEMPTS, Timer, call_overhead
 from optimizer.judge.verdict import Outcome, Verdict, WorkloadResult
 from optimizer.languages.cpp import CompileFailed, CppBuilder
 from optimizer.languages.cpp_call import CppKernel
@@ -94,6 +94,7 @@ class Judge:
         with written_down(self.settings.threads):
             self._subjects = Subjects(self.task, self.settings, self._machine)
             self._overhead = self._call_overhead() if self.settings.timing else {}
+            self._roofline.prepare(self._subjects)
         return self
 
     def __exit__(
@@ -171,7 +172,7 @@ class Judge:
             for copy in range(1, subjects.copies):
                 worker.pack(copy, deadline.left)
             timer = Timer(subjects, checker, self._overhead)
-            share = 0.0
+            share: float | None = None
             heaviest = 0.0
             for index, subject in enumerate(subjects.subjects):
                 if subject.inputs.timing is None:
@@ -184,10 +185,11 @@ class Judge:
                 reached = self._roofline_share(subject, result)
                 weight = timed.reference.median * subject.workload.calls
                 if weight > heaviest:
-                    heaviest, share = weight, reached
+                    known = self._roofline.known(subjects, subject)
+                    heaviest, share = weight, min(reached, 1.0) if known else None
         speedup = weighted_speedup(subjects, course.results)
         reason = _describe(speedup, course.results)
-        return self._verdict(course, Outcome.CORRECT, reason, speedup=speedup, roofline=min(share, 1.0))
+        return self._verdict(course, Outcome.CORRECT, reason, speedup=speedup, roofline=share)
 
     def _roofline_share(self, subject: Subject, result: WorkloadResult) -> float:
         """Bound over measured kernel time. Raises CandidateFault if the time beats the bound by more than the slack."""
@@ -227,13 +229,14 @@ class Judge:
         }
         shared = sum(sizes.values())
         packed = 2 * subjects.weight_bytes * subjects.copies
+        attempts = 1 if settings.threads == 1 else QUIET_ATTEMPTS
         walls = WallPlan(
             read=(*system_read_paths(sys.executable), str(library), str(self._runner)),
             write=(),
             syscalls="worker",
             threads=settings.threads,
             address_space=shared + packed + _MEMORY_BEYOND_WEIGHTS,
-            cpu_seconds=int(settings.run_limit_s * settings.threads) + 5,
+            cpu_seconds=int(settings.run_limit_s * settings.threads * attempts) + 5,
         )
         return {
             "library": str(library),

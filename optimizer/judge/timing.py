@@ -25,9 +25,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from optimizer.judge import quiet
 from optimizer.judge.checks import Checker, unwritten
 from optimizer.judge.oracle import as_tuple
-from optimizer.judge.remote import CandidateFault, Worker
+from optimizer.judge.remote import CandidateFault, SandboxFault, Worker
 from optimizer.judge.subjects import Subject, Subjects
 from optimizer.judge.verdict import Outcome, Quantiles
 from optimizer.languages.cpp_call import BoundKernel
@@ -40,6 +41,9 @@ OVERHEAD_SITES = 32
 # Of a batch's wall time beyond a fixed part for waking up, at most this share (median) may be neither spent running
 # nor queueing for a core.
 IDLE_SHARE, IDLE_NS = 0.3, 1_000_000
+# With several threads a pair that other programs disturbed is measured again, so many times; then everything is.
+DISTURBED_PAIRS = 12
+QUIET_ATTEMPTS, QUIET_PAUSE_S = 3, 0.2
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,35 @@ class Timer:
         return self.checker.worker
 
     def time(self, index: int, subject: Subject) -> Timed:
-        """Measure one timed subject. Raises CandidateFault if a timed call is wrong or the clocks disagree."""
+        """Measure one timed subject.
+
+        Raises:
+            CandidateFault: a timed call is wrong or the clocks disagree.
+            SandboxFault: several threads, and the machine is not quiet enough for the wall clock.
+        """
+        threads = self.checker.settings.threads
+        if threads == 1:
+            timed = self._measure(index, subject)
+            assert timed is not None
+            return timed
+        for attempt in range(QUIET_ATTEMPTS):
+            started = time.monotonic()
+            time.sleep(attempt * QUIET_PAUSE_S)
+            if _quiet(threads):
+                timed = self._measure(index, subject)
+                if timed is not None and _quiet(threads):
+                    return timed
+            self.checker.deadline.extend(time.monotonic() - started)  # not the candidate's doing
+        raise SandboxFault(
+            f"workload {subject.id}: other programs took the cores that {threads} threads were to be timed on, "
+            f"{QUIET_ATTEMPTS} times in a row; {quiet.REMEDY}"
+        )
+
+    def _measure(self, index: int, subject: Subject) -> Timed | None:
+        """One measurement; None if too many pairs of it were disturbed."""
         settings, dice = self.checker.settings, self.subjects.dice
         eager = Eager(self.subjects, subject, settings.threads)
+        disturbed = 0
         self.idle.clear()
         with _one_core(self._worker, settings.threads):
             started = time.monotonic()
@@ -100,7 +130,13 @@ class Timer:
             theirs: list[float] = []
             for cycle in range(MAX_CYCLES):
                 for reference_first in (True, False):
-                    reference, candidate = self._pair(index, subject, eager, idle_cost, dice, reference_first)
+                    while (
+                        pair := self._pair(index, subject, eager, idle_cost, dice, reference_first)
+                    ) is None:
+                        disturbed += 1
+                        if disturbed > DISTURBED_PAIRS:
+                            return None
+                    reference, candidate = pair
                     theirs.append(reference)
                     mine.append(candidate)
                 if cycle + 1 < MIN_CYCLES:
@@ -124,18 +160,37 @@ class Timer:
         idle_cost: float,
         dice: random.Random,
         reference_first: bool = True,
-    ) -> tuple[float, float]:
-        """One batch of each side on the same fresh inputs: microseconds per call of reference and candidate."""
+    ) -> tuple[float, float] | None:
+        """One batch of each side on the same fresh inputs: microseconds per call of reference and candidate.
+
+        None if other programs disturbed one of them; that is looked for with several threads only.
+        """
         assert subject.refresher is not None
         subject.refresher.refresh(dice)
+        alone: list[bool] = []
         if reference_first:
-            reference, results = eager.batch()
+            with self._watched(alone):
+                reference, results = eager.batch()
+        with self._watched(alone):
             candidate = self._candidate_batch(index, subject, idle_cost)
-        else:
-            candidate = self._candidate_batch(index, subject, idle_cost)
-            reference, results = eager.batch()
+        if not reference_first:
+            with self._watched(alone):
+                reference, results = eager.batch()
         self._verify(subject, results)
-        return reference, candidate
+        return (reference, candidate) if all(alone) else None
+
+    @contextmanager
+    def _watched(self, alone: list[bool]) -> Iterator[None]:
+        """Appends whether both sides had their cores to themselves meanwhile; with one thread it does not matter."""
+        threads = self.checker.settings.threads
+        if threads == 1:
+            yield
+            return
+        quiet.rest()  # eager's threads spin for a while after their work
+        bystander = quiet.Bystander((os.getpid(), self._worker.pid), threads)
+        bystander.start()
+        yield
+        alone.append(bystander.stop())
 
     def _candidate_batch(self, index: int, subject: Subject, idle_cost: float) -> float:
         region = subject.outputs.timing
@@ -179,7 +234,9 @@ class Timer:
         left = self.checker.deadline.left
         self._worker.run(2 * index + 1, 0, 0, left, "being prepared")
         runs = [self._worker.run(2 * index + 1, 0, 0, left, "being prepared") for _ in range(EMPTY_BATCHES)]
-        return statistics.median(run.cpu_ns if single else run.wall_ns for run in runs)
+        if not single:  # it is subtracted: of disturbed wall times the least does no harm
+            return min(run.wall_ns for run in runs)
+        return statistics.median(run.cpu_ns for run in runs)
 
 
 def quantiles(samples: list[float]) -> Quantiles:
@@ -208,6 +265,11 @@ def call_overhead(sites: Sequence[tuple[BoundKernel, Sequence[torch.Tensor]]]) -
             bound(*inputs)
         samples.append((time.thread_time_ns() - start) / len(sites))
     return statistics.median(samples) / 1000
+
+
+def _quiet(threads: int) -> bool:
+    quiet.rest()
+    return quiet.probe(threads) >= quiet.ENOUGH
 
 
 @contextmanager

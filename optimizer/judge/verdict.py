@@ -70,7 +70,7 @@ class Verdict(_Record):
     walls: tuple[str, ...] = ()  # isolation layers that were up
     state_changes: tuple[str, ...] = ()  # numeric state found changed after the run
     roofline: float | None = (
-        None  # share of the roofline bound reached on the slowest-weighted workload, 0..1
+        None  # share of the roofline bound reached on the slowest-weighted workload, 0..1; None if not known
     )
     profile: str = ""
     machine: str = ""  # key of the machine it was measured on

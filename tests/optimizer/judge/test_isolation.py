@@ -1,6 +1,7 @@
 """Each wall, raised in a child process and tried from inside."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -59,10 +60,13 @@ def test_landlock_opens_only_the_named_files(tmp_path: Path) -> None:
     assert not (outside / "made").exists()
 
 
-def test_no_network_and_no_tracing() -> None:
+def test_no_network_and_no_tracing(tmp_path: Path) -> None:
     _stands("seccomp")
+    python = tmp_path / "a folder" / "python"  # this interpreter, by a path with a space
+    python.parent.mkdir()
+    python.symlink_to(os.path.realpath(sys.executable))
     code = "import socket\ntry: socket.socket()\nexcept OSError as e: print('refused', e.errno)"
-    answer = _shell(_plan(), f'{sys.executable} -I -S -c "{code}"')
+    answer = _shell(_plan(), shlex.join([str(python), "-I", "-S", "-c", code]))
     assert answer.stdout.startswith("refused 1"), answer.stderr
 
 
