@@ -168,8 +168,8 @@ class CppBuilder:
                 if process.poll() is None:
                     _kill_group(process.pid)
         if process.returncode != 0:
-            log = shorten(output.decode("utf-8", errors="replace"), str(folder))
-            raise CompileFailed(explain(log, process.returncode), log)
+            log = without_paths(output.decode("utf-8", errors="replace"), str(folder))
+            raise CompileFailed(explain(log, process.returncode), shorten(log))
 
 
 def _kill_group(group: int) -> None:
@@ -180,9 +180,13 @@ def _kill_group(group: int) -> None:
         return
 
 
-def shorten(log: str, folder: str) -> str:
-    """Compiler output without build paths, at most ``_LOG_CHARACTERS`` long."""
-    log = log.replace(f"{folder}/", "").replace(str(PRELUDE.parent) + "/", "")
+def without_paths(log: str, folder: str) -> str:
+    """Compiler output without build paths."""
+    return log.replace(f"{folder}/", "").replace(str(PRELUDE.parent) + "/", "")
+
+
+def shorten(log: str) -> str:
+    """Compiler output, at most ``_LOG_CHARACTERS`` of it."""
     return log if len(log) <= _LOG_CHARACTERS else log[:_LOG_CHARACTERS] + "\n... (shortened)"
 
 

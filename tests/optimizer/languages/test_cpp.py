@@ -79,6 +79,12 @@ def test_errors_are_one_sentence(builder: CppBuilder, source: str, words: tuple[
     assert "\n" not in caught.value.reason
 
 
+def test_an_error_behind_many_warnings_is_found(builder: CppBuilder) -> None:
+    with pytest.raises(CompileFailed, match="compile error at line 201: ") as caught:
+        _build(builder, "#warning again\n" * 200 + "int x = ;")
+    assert caught.value.log.endswith("(shortened)")
+
+
 def test_a_failed_build_leaves_nothing(builder: CppBuilder, cache: Path) -> None:
     before = sorted((cache / "build").iterdir())
     with pytest.raises(CompileFailed):
