@@ -132,6 +132,7 @@ def optimize_and_patch(
 ) -> None:
     """Do it all: extract, optimize, integrate and report. The same command again continues where it stopped."""
     from integrator.options import extract_options, ledger_options, search_options
+    from optimizer.optimize import require_judged_device
 
     what = extract_options(
         model=model, device=device, dtype=dtype, attention=attention, batch=batch, prompt=prompt, tokens=tokens,
@@ -141,6 +142,7 @@ def optimize_and_patch(
         policy=policy, budget=budget, families=families, seed=seed, threads=threads, resume=resume
     )
     ledger = ledger_options(rungs=rungs, rounds=rounds, keep_all=keep_all)
+    require_judged_device(device)
     with _pipeline(context, out or default_run_folder(model), threads).locked() as pipeline:
         pipeline.extract(what, reuse=True)
         pipeline.optimize(search)

@@ -51,6 +51,18 @@ class NotResumed(UsageError):
     )
 
 
+class DeviceNotJudged(UsageError):
+    """The tasks come from a device on which this version judges no kernels."""
+
+    template = "kernels for device {device!r} cannot be written or judged yet, only for the cpu; use --device cpu"
+
+
+def require_judged_device(device: str) -> None:
+    """Raises DeviceNotJudged for every device but the CPU: a verdict from another device would mean nothing."""
+    if device.partition(":")[0] != "cpu":
+        raise DeviceNotJudged(device=device)
+
+
 @dataclass(frozen=True)
 class Machine:
     """The machine candidates are judged on: its key in the store, its compiler, and facts for the policy."""
@@ -92,11 +104,12 @@ def optimize(
         open_judge, machine: replaced in tests and by other executors.
 
     Raises:
-        NoTasks, NotResumed, CorruptTask, CorruptStore, RunUnwritable: see each; what was measured is kept.
+        DeviceNotJudged, NoTasks, NotResumed, CorruptTask, CorruptStore, RunUnwritable: see each; what was measured is kept.
         KeyboardInterrupt: passed on once store and ``grafts.json`` are consistent.
     """
     began = time.perf_counter()
     watcher = progress if progress is not None else SilentProgress()
+    require_judged_device(run.open().manifest.device)
     chosen = select_tasks(run, families)
     settings = judge_settings if judge_settings is not None else _default_settings()
     here = machine if machine is not None else this_machine()

@@ -9,10 +9,18 @@ import pytest
 from extractor.errors import KernelgraftError
 from extractor.families import Family
 from extractor.progress import SilentProgress
-from extractor.run_folder import RunFolder, RunUnwritable
+from extractor.run_folder import RunFolder, RunUnwritable, write_json
 from extractor.schema import Phase
 from optimizer.grafts import GraftFile
-from optimizer.optimize import NoTasks, NotResumed, OptimizeReport, optimize, select_tasks, timed_workloads
+from optimizer.optimize import (
+    DeviceNotJudged,
+    NoTasks,
+    NotResumed,
+    OptimizeReport,
+    optimize,
+    select_tasks,
+    timed_workloads,
+)
 from optimizer.search import Budget, SearchEnd
 from optimizer.store import RunStore
 from optimizer.store_file import STORE_FILE, CorruptStore
@@ -244,3 +252,10 @@ def test_store_is_closed_after_the_stage(tmp_path: Path) -> None:
     assert select_tasks(run)
     with RunStore.open(run.path, readonly=True) as store:
         assert store.query("SELECT count(*) FROM turns") == [(4,)]
+
+
+def test_a_run_of_another_device_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path, FAMILIES)
+    write_json(run.manifest_path, run.manifest.model_copy(update={"device": "cuda:0"}))
+    with pytest.raises(DeviceNotJudged, match="'cuda:0'.*use --device cpu"):
+        go(run)
