@@ -54,7 +54,9 @@ class NotResumed(UsageError):
 class DeviceNotJudged(UsageError):
     """The tasks come from a device on which this version judges no kernels."""
 
-    template = "kernels for device {device!r} cannot be written or judged yet, only for the cpu; use --device cpu"
+    template = (
+        "kernels for device {device!r} cannot be written or judged yet, only for the cpu; use --device cpu"
+    )
 
 
 def require_judged_device(device: str) -> None:
@@ -104,7 +106,8 @@ def optimize(
         open_judge, machine: replaced in tests and by other executors.
 
     Raises:
-        DeviceNotJudged, NoTasks, NotResumed, CorruptTask, CorruptStore, RunUnwritable: see each; what was measured is kept.
+        DeviceNotJudged, NoTasks, NotResumed, CorruptTask, CorruptStore, RunUnwritable: see each; what was
+            measured is kept.
         KeyboardInterrupt: passed on once store and ``grafts.json`` are consistent.
     """
     began = time.perf_counter()

@@ -257,5 +257,5 @@ def test_store_is_closed_after_the_stage(tmp_path: Path) -> None:
 def test_a_run_of_another_device_is_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path, FAMILIES)
     write_json(run.manifest_path, run.manifest.model_copy(update={"device": "cuda:0"}))
-    with pytest.raises(DeviceNotJudged, match="'cuda:0'.*use --device cpu"):
+    with pytest.raises(DeviceNotJudged, match=r"'cuda:0'.*use --device cpu"):
         go(run)
