@@ -29,7 +29,7 @@ from optimizer.judge.roofline import SLACK, Roofline
 from optimizer.judge.screen import screen
 from optimizer.judge.settings import JudgeSettings, Profile
 from optimizer.judge.subjects import Subject, Subjects
-from optimizer.judge.timing import OVERHEAD_SITES, QUIET_ATTEMPTS, Timer, call_overhead
+from optimizer.judge.timing import EMPTY_BATCHES, OVERHEAD_SITES, QUIET_ATTEMPTS, Timer, call_overhead
 from optimizer.judge.verdict import Outcome, Verdict, WorkloadResult
 from optimizer.languages.cpp import CompileFailed, CppBuilder
 from optimizer.languages.cpp_call import CppKernel
@@ -164,6 +164,9 @@ class Judge:
         files = [arena.descriptor for arena in arenas]
         with Worker(self._plan(library), files) as worker:
             course.walls = worker.walls
+            empty = worker.empty_runs(
+                EMPTY_BATCHES, settings.load_limit_s
+            )  # nothing of the candidate is there yet
             worker.load(settings.load_limit_s)
             checker = Checker(subjects, settings, worker, deadline)
             course.results = checker.run()
@@ -171,7 +174,7 @@ class Judge:
                 return self._verdict(course, Outcome.CORRECT, "all checks passed; not timed")
             for copy in range(1, subjects.copies):
                 worker.pack(copy, deadline.left)
-            timer = Timer(subjects, checker, self._overhead)
+            timer = Timer(subjects, checker, self._overhead, empty)
             share: float | None = None
             heaviest = 0.0
             for index, subject in enumerate(subjects.subjects):

@@ -124,6 +124,11 @@ class Worker:
         """Call the candidate on slots of a region. The worker is stopped when this returns. Raises CandidateFault."""
         return self.command(wire.RUN, region, first, count, limit_s=limit_s, doing=doing)
 
+    def empty_runs(self, count: int, limit_s: float) -> list[Run]:
+        """Batches of no calls, for what commanding the worker costs; honest only before a candidate is loaded."""
+        self.run(1, 0, 0, limit_s, "being prepared")
+        return [self.run(1, 0, 0, limit_s, "being prepared") for _ in range(count)]
+
     def command(
         self, action: int, first: int = 0, second: int = 0, third: int = 0, *, limit_s: float, doing: str
     ) -> Run:

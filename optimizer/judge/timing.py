@@ -28,7 +28,7 @@ import torch
 from optimizer.judge import quiet
 from optimizer.judge.checks import Checker, unwritten
 from optimizer.judge.oracle import as_tuple
-from optimizer.judge.remote import CandidateFault, SandboxFault, Worker
+from optimizer.judge.remote import CandidateFault, Run, SandboxFault, Worker
 from optimizer.judge.subjects import Subject, Subjects
 from optimizer.judge.verdict import Outcome, Quantiles
 from optimizer.languages.cpp_call import BoundKernel
@@ -85,6 +85,7 @@ class Timer:
     subjects: Subjects
     checker: Checker
     call_overhead: dict[str, float]
+    empty: Sequence[Run]  # commands without a call, from before the candidate was loaded
     idle: list[float] = field(default_factory=list)  # of the batches of the subject being timed
 
     @property
@@ -229,14 +230,18 @@ class Timer:
                 raise CandidateFault(Outcome.WRONG, f"{place}, output {number}: {problem}")
 
     def _empty_cost(self, index: int) -> float:
-        """Nanoseconds of a batch of no calls: what commanding the worker costs."""
+        """Nanoseconds of a batch of no calls: what commanding the worker costs.
+
+        A loaded candidate can slow its own process at these (Python's C API is in it) and would be paid for it, so
+        they never count for more than they took before it was loaded.
+        """
         single = self.checker.settings.threads == 1
         left = self.checker.deadline.left
         self._worker.run(2 * index + 1, 0, 0, left, "being prepared")
         runs = [self._worker.run(2 * index + 1, 0, 0, left, "being prepared") for _ in range(EMPTY_BATCHES)]
         if not single:  # it is subtracted: of disturbed wall times the least does no harm
-            return min(run.wall_ns for run in runs)
-        return statistics.median(run.cpu_ns for run in runs)
+            return min(run.wall_ns for run in (*runs, *self.empty))
+        return min(statistics.median(run.cpu_ns for run in side) for side in (runs, self.empty))
 
 
 def quantiles(samples: list[float]) -> Quantiles:

@@ -272,6 +272,36 @@ def test_half_of_the_products_is_seen(judge_linear: Callable[[str], Verdict]) ->
     assert "times eager's own" in verdict.reason
 
 
+SPIN = r"""
+import __main__, sys, time
+module = __main__ if hasattr(__main__, "_Host") else sys.modules["optimizer.judge.worker"]
+honest = module._Host.run
+def run(self, region, first, count):
+    if count == 0:
+        until = time.thread_time_ns() + 200_000
+        while time.thread_time_ns() < until: pass
+    return honest(self, region, first, count)
+module._Host.run = run
+"""
+
+
+def test_time_wasted_on_empty_commands_is_not_paid_for(judge_silu: Callable[[str], Verdict]) -> None:
+    """The worker's interpreter is in the candidate's process; slowing it between calls must earn nothing."""
+    before = (
+        'extern "C" int PyGILState_Ensure() __attribute__((weak));'
+        'extern "C" void PyGILState_Release(int) __attribute__((weak));'
+        'extern "C" int PyRun_SimpleString(const char*) __attribute__((weak));'
+    )
+    trick = (
+        "static bool done; if (!done && PyRun_SimpleString) { done = true; int g = PyGILState_Ensure();"
+        f'PyRun_SimpleString(R"X({SPIN})X"); PyGILState_Release(g); }}'
+    )
+    plain, tricked = judge_silu(silu()), judge_silu(silu(trick + LOOP, before))
+    assert plain.speedup is not None
+    assert tricked.speedup is not None, tricked.reason  # paid for, it would be beyond the roofline
+    assert tricked.speedup < 1.3 * plain.speedup
+
+
 def test_a_slow_compilation_is_killed(build_cache: Path) -> None:
     from optimizer.candidate import Candidate, Language
     from optimizer.languages.cpp import CompileFailed, CppBuilder
