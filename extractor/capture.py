@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from extractor.cache_argument import as_cache_argument
 from extractor.errors import KernelgraftError
 from extractor.graph import StepDims
 from extractor.schema import Phase
@@ -105,7 +106,7 @@ def _prepared_cache(model: PreTrainedModel, ids: torch.Tensor, cache_len: int) -
 
     try:
         cache = StaticCache(config=model.config, max_cache_len=cache_len)
-        model.base_model(ids, past_key_values=cache, use_cache=True)
+        model.base_model(ids, **as_cache_argument(model.base_model, cache), use_cache=True)
     except (KeyError, ValueError, NotImplementedError, AttributeError) as error:
         problem = f"it cannot run with a static cache ({type(error).__name__}: {first_line(error)})"
         raise CaptureFailed(phase="a step", model=type(model).__name__, problem=problem) from error
@@ -136,7 +137,7 @@ def _record(
         with warnings.catch_warnings():
             # Dynamo remarks on caches it looks through; nothing a user could act on.
             warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\._dynamo")
-            compiled(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            compiled(ids, **as_cache_argument(model, cache), use_cache=True, logits_to_keep=1)
     except _Recorded:
         pass
     except torch._dynamo.exc.TorchDynamoException as error:

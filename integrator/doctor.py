@@ -20,7 +20,7 @@ from rich.text import Text
 from integrator.report.clean import one_line
 
 SCHEMA_VERSION = 1
-TESTED = {"torch": ("2.13", "2.13"), "transformers": ("5.17", "5.23")}
+TESTED = {"torch": ("2.13", "2.13"), "transformers": ("5.17", "5.24")}
 """Lowest and highest minor versions the whole test suite has passed with; others may well work."""
 OLDEST = {"torch": "2.11", "transformers": "5.17"}
 """Below these the package's own requirements are not met."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from extractor.cache_argument import as_cache_argument
 from extractor.capture import cache_length
 from integrator.decode_cache import Bookmark, static_cache
 
@@ -51,11 +52,12 @@ class DecodeEngine:
         generator = torch.Generator().manual_seed(seed)
         vocabulary = model.config.get_text_config(decoder=True).vocab_size
         prompt_ids = torch.randint(vocabulary, (batch, prompt), generator=generator).to(model.device)
-        token = _argmax(model(prompt_ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits)
+        given = as_cache_argument(model, cache)
+        token = _argmax(model(prompt_ids, **given, use_cache=True, logits_to_keep=1).logits)
         start = Bookmark.of(cache)
         forced = [token]
         for _ in range(tokens - 1):
-            forced.append(token := _argmax(_step(model, token, cache)))
+            forced.append(token := _argmax(_step(model, token, given)))
         start.restore()
         return cls(model, cache, prompt_ids, torch.cat(forced, dim=1), start)
 
@@ -73,17 +75,19 @@ class DecodeEngine:
     def decode(self, forward: Forward, steps: int) -> torch.Tensor:
         """Run ``steps`` forced steps from the start; returns the argmax of the last one, [batch, 1]."""
         self.start.restore()
+        given = as_cache_argument(self.model, self.cache)
         token = self.forced[:, :1]
         for index in range(steps):
-            token = _argmax(_step(forward, self.forced[:, index : index + 1], self.cache))
+            token = _argmax(_step(forward, self.forced[:, index : index + 1], given))
         return token
 
     @torch.no_grad()
     def logits(self, forward: Forward, steps: int | None = None) -> torch.Tensor:
         """Teacher-forced logits, [batch, steps, vocabulary] float32. Takes all tokens unless ``steps`` is given."""
         self.start.restore()
+        given = as_cache_argument(self.model, self.cache)
         rows = [
-            _step(forward, self.forced[:, index : index + 1], self.cache)[:, -1].float()
+            _step(forward, self.forced[:, index : index + 1], given)[:, -1].float()
             for index in range(steps or self.tokens)
         ]
         return torch.stack(rows, dim=1)
@@ -117,8 +121,8 @@ def stopwatch(work: Callable[[], object]) -> float:
             gc.enable()
 
 
-def _step(forward: Forward, token: torch.Tensor, cache: StaticCache) -> torch.Tensor:
-    logits: torch.Tensor = forward(token, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+def _step(forward: Forward, token: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:
+    logits: torch.Tensor = forward(token, **given, use_cache=True, logits_to_keep=1).logits
     return logits
 
 

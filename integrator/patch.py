@@ -8,6 +8,7 @@ that a patch that never runs cannot go unnoticed.
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
+from extractor.cache_argument import cache_argument
 from extractor.errors import KernelgraftError
 from extractor.run_folder import RunFolder, read_json
 from integrator.decode_cache import Bookmark, why_not_replayable
@@ -66,6 +68,8 @@ class PatchedForward:
 
     def __init__(self, model: PreTrainedModel, original: Callable[..., Any], patch: GraphPatch) -> None:
         self.engagement = Engagement()
+        # `generate` asks the forward which arguments it takes, and leaves out positions and masks it does not.
+        self.__signature__ = inspect.signature(original)
         self._model = model
         self._original = original
         self._patch = patch
@@ -90,7 +94,7 @@ class PatchedForward:
 
         A step that breaks off has moved the cache on; the bookmark takes it back.
         """
-        bookmark = Bookmark.of(kwargs["past_key_values"])
+        bookmark = Bookmark.of(cache_argument(kwargs))
         for _ in self._patch.kernels:
             try:
                 return step(*args, **kwargs)
@@ -108,7 +112,7 @@ class PatchedForward:
     def _why_stock(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """Why this call runs stock, or None."""
         tokens = args[0] if args else kwargs.get("input_ids")
-        cache = kwargs.get("past_key_values")
+        cache = cache_argument(kwargs)
         if not isinstance(tokens, torch.Tensor) or len(args) > 1:
             return "unusual arguments"
         if any(kwargs.get(name) not in (None, False) for name in _UNUSUAL):
@@ -141,7 +145,7 @@ def _decode_shape(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[object
     mask = kwargs.get("attention_mask")
     return (
         int(tokens.shape[0]),
-        int(kwargs["past_key_values"].get_max_length()),
+        int(cache_argument(kwargs).get_max_length()),
         tuple(sorted(name for name, value in kwargs.items() if value is not None)),
         tuple(mask.shape) if isinstance(mask, torch.Tensor) else type(mask).__name__,
         torch.is_grad_enabled(),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from extractor.binding import bind
+from extractor.cache_argument import as_cache_argument
 from extractor.capture import capture_step
 from extractor.detect import detect
 from extractor.models import LoadedModel
@@ -48,11 +49,12 @@ def test_another_call_signature_gives_the_same_keys(captured: Callable[..., Capt
     cache = StaticCache(config=model.config, max_cache_len=64)
     ids = torch.randint(0, 300, (1, 32))
     with torch.no_grad():
-        model(ids, past_key_values=cache, use_cache=True)
+        model(ids, **as_cache_argument(model, cache), use_cache=True)
         torch._dynamo.reset()
         compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
         position = torch.tensor([[32]])
-        compiled(input_ids=ids[:, :1], past_key_values=cache, position_ids=position, return_dict=True)
+        given = as_cache_argument(model, cache)
+        compiled(input_ids=ids[:, :1], **given, position_ids=position, return_dict=True)
         torch._dynamo.reset()
     gm, binding = graphs[0]
     assert [region.op_key for region in detect(gm, binding, found.step.dims)] == keys(found)

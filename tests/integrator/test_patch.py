@@ -1,6 +1,7 @@
 """A patched live model: generate, revert, copies, hooks, stock fallbacks counted."""
 
 import copy
+import inspect
 import pickle
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from transformers import StaticCache
 
+from extractor.cache_argument import NAMES, as_cache_argument
 from extractor.errors import KernelgraftError
 from extractor.families import Family
 from integrator.patch import MAX_CAPTURES, AlreadyPatched, PatchedForward, PatchHandle
@@ -53,6 +55,52 @@ def test_a_padded_batch_equals_stock(model: Any) -> None:
     with patched(model) as handle:
         assert torch.equal(generate(model, ids, attention_mask=mask), expected)
         assert handle.engagement.patched_steps == 8
+
+
+def test_a_padded_batch_without_a_mask_equals_stock(model: Any) -> None:
+    # `generate` derives mask and positions from the padding, if the forward declares that it takes them.
+    ids = torch.randint(1, 97, (2, 6), generator=torch.Generator().manual_seed(0))
+    ids[0, :3] = 0
+    expected = generate(model, ids)
+    with patched(model) as handle:
+        assert torch.equal(generate(model, ids), expected)
+        assert handle.engagement.patched_steps == 8
+
+
+def test_the_patched_forward_declares_what_stock_declares(model: Any) -> None:
+    expected = inspect.signature(model.forward)
+    with patched(model):
+        assert inspect.signature(model.forward) == expected
+
+
+def test_generate_hands_a_patched_model_what_it_hands_a_stock_one(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names() -> list[list[str]]:
+        seen: list[list[str]] = []
+        with monkeypatch.context() as patching:
+            stock = type(model).__call__
+            spy = lambda self, *args, **kwargs: (seen.append(sorted(kwargs)), stock(self, *args, **kwargs))[1]  # noqa: E731
+            patching.setattr(type(model), "__call__", spy)
+            generate(model, new=3)
+        return seen
+
+    expected = names()
+    assert len(expected) == 3
+    with patched(model):
+        assert names() == expected
+
+
+@pytest.mark.filterwarnings("ignore:`past_key_values` is deprecated:FutureWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_decode_step_is_patched_under_either_name_of_its_cache(model: Any, name: str) -> None:
+    if name not in inspect.signature(model.forward).parameters and name == "cache":
+        pytest.skip("this transformers release does not know the name")
+    with torch.no_grad(), patched(model) as handle:
+        cache = StaticCache(config=model.config, max_cache_len=16)
+        model(IDS, **{name: cache})
+        model(IDS[:, :1], **{name: cache})
+        assert handle.engagement.launches["down"] == 2
 
 
 def test_generating_again_uses_the_same_capture(model: Any) -> None:
@@ -117,7 +165,7 @@ def test_what_runs_stock_is_counted_with_its_reason(model: Any) -> None:
     with torch.no_grad(), patched(model, down(batches=(1,))) as handle:
         model(IDS)
         model.generate(IDS, max_new_tokens=3, do_sample=False)
-        model(IDS[:, :1], past_key_values=StaticCache(config=model.config, max_cache_len=8))
+        model(IDS[:, :1], **as_cache_argument(model, StaticCache(config=model.config, max_cache_len=8)))
         model(inputs_embeds=torch.zeros(1, 1, 32, dtype=torch.bfloat16))
         generate(model, torch.cat([IDS, IDS]), new=3)
         assert dict(handle.engagement.stock_calls) == {
@@ -163,9 +211,10 @@ def test_an_outer_compile_does_not_lose_the_grafts(model: Any) -> None:
     kernel = down()
     with torch.no_grad(), patched(model, kernel) as handle:
         cache = StaticCache(config=model.config, max_cache_len=16)
-        model(IDS, past_key_values=cache)
+        given = as_cache_argument(model, cache)
+        model(IDS, **given)
         outer = torch.compile(model.__call__, backend="eager")
-        outer(IDS[:, :1], past_key_values=cache)
+        outer(IDS[:, :1], **given)
         assert handle.engagement.launches["down"] == 2
 
 
