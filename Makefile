@@ -44,11 +44,12 @@ $(VENV)/.base: pyproject.toml | check
 	@test -x "$(VENV)/bin/python" || { echo "setting up $(VENV)"; "$(PYTHON)" -m venv "$(VENV)"; }
 	@echo "installing $(TORCH)"
 	@$(PIP) "$(TORCH)"
+	@# compat: a path entry, so that `import kernelgraft` works beside a clone's folder of the same name, too
 	@echo "installing kernelgraft"
-	@$(PIP) --editable .
+	@$(PIP) --config-settings editable_mode=compat --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
 	@echo "installing the test tools"
-	@$(PIP) --editable ".[dev]"
+	@$(PIP) --config-settings editable_mode=compat --editable ".[dev]"
 	@touch $@
