@@ -63,7 +63,8 @@ def curve_svg(report: Report, batch: int) -> str:
     axes = Axes(positions=len(points), top=step * math.ceil((highest or 1.0) * 1.04 / step))
     parts = [_grid(axes, step), _ticks(axes, points)]
     if best is not None:
-        parts.append(_stock_line(axes, best.tokens_per_s, best.name))
+        above = room_above_line(points, best.tokens_per_s)
+        parts.append(_stock_line(axes, best.tokens_per_s, best.name, above))
     parts.append(_projection(axes, points))
     parts.append(_measured(axes, points, report.speedup(batch)))
     label = _description(points, batch)
@@ -121,12 +122,19 @@ def _ticks(axes: Axes, points: Sequence[CurvePoint]) -> str:
     return "".join(marks)
 
 
-def _stock_line(axes: Axes, value: float, name: str) -> str:
+def room_above_line(points: Sequence[CurvePoint], value: float) -> bool:
+    """True if the curve's earlier part stays below ``value``, so that a label fits above the line's left end."""
+    early = points[: max(1, round(0.6 * len(points)))]
+    return all(max(p.tokens_per_s, p.projected_tokens_per_s or 0.0) < value for p in early)
+
+
+def _stock_line(axes: Axes, value: float, name: str, above: bool) -> str:
     y = axes.y(value)
+    x, anchor, text = (LEFT + 4, "start", y - 6) if above else (WIDTH - RIGHT, "end", y + 15)
     return (
         f'<line class="stock" x1="{LEFT:g}" x2="{WIDTH - RIGHT:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text class="stock-name" x="{WIDTH - RIGHT:g}" y="{y + 15:.1f}" text-anchor="end">'
-        f"best stock: {escape(name.removeprefix('stock '))}, {value:.1f}</text>"
+        f'<text class="stock-name" x="{x:g}" y="{text:.1f}" text-anchor="{anchor}">'
+        f"<title>{escape(name)}</title>best stock, {value:.1f}</text>"
     )
 
 

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from integrator.report.chart import label_floor
+from integrator.report.chart import label_floor, room_above_line
 from integrator.report.clean import one_line
 from integrator.report.schema import CurvePoint, Report, tag
 
@@ -64,15 +64,16 @@ def _draw_panel(panel: Axes, report: Report, batch: int) -> None:
     _draw_ground(panel, points)
     best = report.best_rung(batch)
     if best is not None:
+        above = room_above_line(points, best.tokens_per_s)
         panel.axhline(best.tokens_per_s, color=STOCK, linewidth=1.5, dashes=(6, 3), zorder=1.5)
         panel.annotate(
             f"best stock: {one_line(best.name, 60).removeprefix('stock ')}, {best.tokens_per_s:.1f}",
-            (1.0, best.tokens_per_s),
+            (0.0 if above else 1.0, best.tokens_per_s),
             xycoords=("axes fraction", "data"),
-            xytext=(-2, -5),
+            xytext=(4, 4) if above else (-2, -5),
             textcoords="offset points",
-            ha="right",
-            va="top",
+            ha="left" if above else "right",
+            va="bottom" if above else "top",
             fontsize=8.5,
             color=STOCK,
         )

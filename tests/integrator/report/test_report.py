@@ -11,10 +11,10 @@ from extractor.families import Family
 from extractor.run_folder import RunFolder, RunManifest, RunMissing
 from integrator.report import build_report, write_report
 from integrator.report.build import CorruptLedger, family_rows, from_ledger
-from integrator.report.chart import curve_svg, nice_step
+from integrator.report.chart import curve_svg, nice_step, room_above_line
 from integrator.report.html import highlight, page_title, render_html
 from integrator.report.picture import write_picture
-from integrator.report.schema import Graft, Headline, Rejected, Report, Workbench, tag
+from integrator.report.schema import CurvePoint, Graft, Headline, Rejected, Report, Workbench, tag
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -265,3 +265,13 @@ def test_records_refuse_unknown_fields():
     with pytest.raises(ValueError, match="extra"):
         Rejected(task_id="t", family=Family.ROUTER, reason="slower", colour="red")
     assert Headline.model_fields["ci_low"].annotation is float
+
+
+@pytest.mark.parametrize(("line", "room"), [(30.0, True), (10.5, False), (15.0, False)])
+def test_the_best_stock_label_keeps_clear_of_the_curve(line, room):
+    rates = [10.0, 11.0, 16.0, 20.0, 29.0]
+    points = [
+        CurvePoint(batch=1, position=i, label=str(i), tokens_per_s=rate, ci_low=rate, ci_high=rate)
+        for i, rate in enumerate(rates)
+    ]
+    assert room_above_line(points, line) is room
