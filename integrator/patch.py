@@ -21,7 +21,9 @@ import torch
 from extractor.cache_argument import cache_argument
 from extractor.errors import KernelgraftError
 from extractor.run_folder import RunFolder, read_json
+from extractor.task import load_tasks
 from integrator.decode_cache import Bookmark, why_not_replayable
+from integrator.fit import WrongModel, misfit
 from integrator.graft import Kernel
 from integrator.graph_patch import GraftFailed, GraphPatch
 from integrator.kernels import AcceptedKernel, accepted_kernels
@@ -225,14 +227,21 @@ def patch(model: PreTrainedModel, run: str | Path) -> PatchHandle:
     """Graft a run's kernels into ``model`` (in place) and return the handle that reverts it.
 
     If the run has a ledger, only the grafts it kept are used, batch by batch; without one, all accepted kernels.
-    The model must have the architecture, dtype and attention the run was extracted with, or its regions will not
-    match and stay stock (see ``handle.engagement.unserved``).
+    The model must have the architecture and dtype the run was extracted with. Regions that still do not match, for
+    another attention implementation say, stay stock (see ``handle.engagement.unserved``).
 
     Raises:
-        RunMissing, NoGrafts, CorruptGrafts, NothingToPatch, AlreadyPatched: one sentence each.
+        RunMissing, NoGrafts, CorruptGrafts, NothingToPatch, WrongModel, AlreadyPatched: one
+            sentence each.
     """
     folder = RunFolder(Path(run)).open()
     kernels = kept_kernels(folder)
+    grafted = {kernel.op_key for kernel in kernels}
+    specs = [task.spec for task in load_tasks(folder.tasks_dir) if task.spec.op_key in grafted]
+    difference = misfit(model, specs)
+    if difference is not None:
+        manifest = folder.manifest
+        raise WrongModel(run=folder.path, difference=difference, model=manifest.model, dtype=manifest.dtype)
     return PatchHandle(model, kernels)
 
 

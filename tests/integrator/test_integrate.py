@@ -12,6 +12,7 @@ from extractor.families import Family
 from extractor.models import load_model
 from extractor.run_folder import RunFolder, read_json, write_json
 from integrator import ledger as rules
+from integrator.fit import WrongModel
 from integrator.integrate import NoSuchBatch, UnmeasuredDevice, integrate
 from integrator.kernels import UnknownTask
 from integrator.ledger_schema import Ledger, RollbackReason, Rung
@@ -109,3 +110,18 @@ def test_bad_runs_are_one_sentence(run: RunFolder, extracted: RunFolder) -> None
     write_json(run.manifest_path, run.manifest.model_copy(update={"device": "cuda"}))
     with pytest.raises(UnmeasuredDevice, match="extract with --device cpu"):
         integrate(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "words"),
+    [
+        ("preset:qwen3-tiny", "float32", "is float32 .* load preset:qwen3-tiny in bfloat16"),
+        ("preset:phi3-tiny", "bfloat16", r"down_proj.weight is bfloat16 \[128, 160\], not"),
+    ],
+)
+def test_a_model_that_no_kernel_fits_is_refused(run: RunFolder, name: str, dtype: str, words: str) -> None:
+    model = load_model(name, dtype=dtype).model
+    forward = model.forward
+    with pytest.raises(WrongModel, match=words):
+        patch(model, run.path)
+    assert model.forward == forward
