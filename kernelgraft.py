@@ -73,7 +73,8 @@ Batch = Annotated[list[str], typer.Option(help="Batch size; repeat it or give a 
 Prompt = Annotated[int, typer.Option(min=1, help="Prompt length in tokens.")]
 Tokens = Annotated[int, typer.Option(min=1, help="New tokens decoded after the prompt.")]
 Families = Annotated[
-    list[str] | None, typer.Option(help="Only these families, by name or letter: --families A,B,lm_head.")
+    list[str] | None,
+    typer.Option(help="Only these families, by name, letter or tag: --families A,LM,rmsnorm."),
 ]
 Out = Annotated[Path | None, typer.Option(help="Run folder.  [default: runs/NAME of the model]")]
 Threads = Annotated[

@@ -18,7 +18,7 @@ class BadBatch(UsageError):
 
 
 class UnknownFamily(UsageError):
-    """A family neither known by name nor by letter."""
+    """A family neither known by name nor by letter nor by tag."""
 
     template = "unknown family {text!r}; choose from: {known}"
 
@@ -146,18 +146,22 @@ def parse_batches(texts: Sequence[str]) -> tuple[int, ...]:
 
 
 def parse_families(texts: Sequence[str] | None) -> tuple[Family, ...] | None:
-    """Families by name or by the paper's letter, in letter order; None means all. Raises UnknownFamily.
+    """Families by name, by the paper's letter or by the tag that tables show, in letter order; None means all.
 
-    >>> [family.value for family in parse_families(["lm_head,A"])]
+    >>> [family.value for family in parse_families(["LM,A"])]
     ['ffn_down', 'lm_head']
+
+    Raises:
+        UnknownFamily: the sentence lists tags and names.
     """
+    from integrator.report.schema import tag
+
     found: set[Family] = set()
     for word in words(texts or ()):
-        matches = [f for f in Family if word.lower() == f.value or word.lower() == f.letter.lower() != "+"]
+        names = {f: {f.value, tag(f).lower(), f.letter.lower()} - {"+"} for f in Family}
+        matches = [family for family in Family if word.lower() in names[family]]
         if not matches:
-            known = ", ".join(
-                f"{f.letter} {f.value}" if len(f.letter) == 1 and f.letter != "+" else f.value for f in Family
-            )
+            known = ", ".join(f"{tag(family)} {family.value}" for family in Family)
             raise UnknownFamily(text=word, known=known)
         found.update(matches)
     return tuple(sorted(found, key=lambda family: family.order)) or None

@@ -23,6 +23,7 @@ def test_bad_batches_are_one_sentence(texts):
 def test_families_by_name_and_letter():
     assert parse_families(None) is None
     assert parse_families(["i,A", "lm_head"]) == (Family.FFN_DOWN, Family.QK_NORM_ROPE, Family.LM_HEAD)
+    assert parse_families(["ad,RN"]) == (Family.ATTENTION_DECODE, Family.RMSNORM)
     assert Family.ROUTER in (parse_families(["moe"]) or ())
 
 
