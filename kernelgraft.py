@@ -176,6 +176,7 @@ def extract(
     )  # fmt: skip
     with _pipeline(context, out or default_run_folder(model), threads).locked() as pipeline:
         pipeline.extract(what)
+        pipeline.suggest("optimize")
 
 
 @app.command()
@@ -197,6 +198,7 @@ def optimize(
     )
     with _pipeline(context, run, threads).locked(existing=True) as pipeline:
         pipeline.optimize(options)
+        pipeline.suggest("integrate")
 
 
 @app.command()
@@ -209,6 +211,7 @@ def integrate(
     options = ledger_options(rungs=rungs, rounds=rounds, keep_all=keep_all)
     with _pipeline(context, run).locked(existing=True) as pipeline:
         pipeline.integrate(options)
+        pipeline.suggest("report")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -193,6 +194,10 @@ class Pipeline:
 
     def _progress(self) -> Progress:
         return Attentive(watcher(self.console), self.check)
+
+    def suggest(self, command: str) -> None:
+        """Say which command comes next."""
+        self._say(f"next: {shlex.join(['kernelgraft', command, str(self.folder)])}")
 
     def _say(self, text: str) -> None:
         self.console.print(Text(one_line(text)), soft_wrap=True)

@@ -87,6 +87,7 @@ def test_every_table_and_the_headline_are_printed(finished):
     folder, out = finished
     for words in ("Tasks in", "Census: ", "Search: ", "Ledger, batch 1", "Stock rungs, batch 1"):
         assert words in out
+    assert "next: kernelgraft" not in out
     report = load(folder)
     assert report.headline[0].sentence() in out
     assert out.count("x the best stock rung measured") == 1
