@@ -3,7 +3,8 @@
 ``state_dict`` keys, values, tied parameters and memory stay as they were: each parameter keeps its identity and gets
 its ``data`` replaced by a view that lies directly behind its sibling's. A kernel at the speed of memory gains from the
 placement alone: with 4 KiB pages the processor's prefetchers stop at every page end and address translation misses;
-measured here, the same kernels read 15 to 60 % faster out of 2 MiB pages. Stock arms that share the model share the
+on one Zen 5 core the linears of a decode step read 38 to 40 GB/s out of 2 MiB pages, 33 out of small
+ones. Stock arms that share the model share the
 placement, so that no comparison is flattered by it.
 """
 
