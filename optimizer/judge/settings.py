@@ -31,6 +31,10 @@ class JudgeSettings:
     timing_seconds: float = 0.5  # wanted measuring time per timed workload
     memory_bytes: int = 768 << 20  # what cache-defeating copies may take beyond one of each tensor
     cache_dir: str | None = None
+    device: str = "cpu"  # "cpu", "cuda" or "cuda:N": where candidates run
+    compile_target: str = "cuda:90"  # for Triton without a GPU: the target of the ahead-of-time compile check
+    profiling: bool = False  # put a compact profile of a correct candidate into its verdict
+    sanitize: bool = False  # GPU: also run the checks under compute-sanitizer
 
     def __post_init__(self) -> None:
         if self.trials < 2:

@@ -5,6 +5,9 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 
+WIN_MARGIN = 1.03  # a win must clear the other side's quantile by this much
+
+
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
@@ -24,12 +27,17 @@ class Outcome(StrEnum):
 
 
 class Quantiles(_Record):
-    """Microseconds on the CPU clock (CPU) or device events (GPU) for one call."""
+    """Microseconds of one call, on the clock that :attr:`Verdict.clock` names."""
 
     p20: float
     median: float
     p80: float
     samples: tuple[float, ...] = ()
+
+    @property
+    def spread(self) -> float:
+        """``(p80 - p20) / median``; 0 for a median of 0."""
+        return (self.p80 - self.p20) / self.median if self.median else 0.0
 
 
 class WorkloadResult(_Record):
@@ -42,6 +50,9 @@ class WorkloadResult(_Record):
     detail: str = ""
     reference: Quantiles | None = None
     candidate: Quantiles | None = None
+    # GPU only: the same calls replayed from a CUDA graph, timed by wall clock from outside; None if not capturable.
+    graph_reference: Quantiles | None = None
+    graph_candidate: Quantiles | None = None
 
     @property
     def speedup(self) -> float | None:
@@ -51,11 +62,28 @@ class WorkloadResult(_Record):
         return self.reference.median / self.candidate.median
 
     @property
+    def graph_speedup(self) -> float | None:
+        """Ratio of medians under graph replay, the deployed regime; None if either side was not replayed."""
+        if self.graph_reference is None or self.graph_candidate is None:
+            return None
+        return self.graph_reference.median / self.graph_candidate.median
+
+    @property
+    def noise(self) -> float | None:
+        """The wider of both sides' spreads, ``(p80 - p20) / median``: a ratio closer to 1 than this says nothing."""
+        if self.reference is None or self.candidate is None:
+            return None
+        return max(side.spread for side in (self.reference, self.candidate))
+
+    @property
     def clear_win(self) -> bool:
-        """The graft rule: ``p80(candidate) < p20(reference) / 1.03``."""
+        """The graft rule, ``p80(candidate) < p20(reference) / 1.03``, in both regimes where both were measured."""
         if self.reference is None or self.candidate is None:
             return False
-        return self.candidate.p80 < self.reference.p20 / 1.03
+        wins = [self.candidate.p80 < self.reference.p20 / WIN_MARGIN]
+        if self.graph_reference is not None and self.graph_candidate is not None:
+            wins.append(self.graph_candidate.p80 < self.graph_reference.p20 / WIN_MARGIN)
+        return all(wins)
 
 
 class Verdict(_Record):
@@ -68,6 +96,10 @@ class Verdict(_Record):
     build_seconds: float = 0.0
     run_seconds: float = 0.0
     walls: tuple[str, ...] = ()  # isolation layers that were up
+    missing_walls: tuple[str, ...] = ()  # layers this machine lacks, each as "name: why"
+    device: str = "cpu"
+    clock: str = ""  # what the times are; empty if nothing was timed
+    launches: int | None = None  # custom kernels one forward launched (Python candidates)
     state_changes: tuple[str, ...] = ()  # numeric state found changed after the run
     roofline: float | None = (
         None  # share of the roofline bound reached on the slowest-weighted workload, 0..1; None if not known
