@@ -34,6 +34,7 @@ class JudgeSettings:
     device: str = "cpu"  # "cpu", "cuda" or "cuda:N": where candidates run
     compile_target: str = "cuda:90"  # for Triton without a GPU: the target of the ahead-of-time compile check
     profiling: bool = False  # put a compact profile of a correct candidate into its verdict
+    screening: bool = True  # off only in the self-test, which proves what stands behind the screen
     sanitize: bool = False  # GPU: also run the checks under compute-sanitizer
 
     def __post_init__(self) -> None:

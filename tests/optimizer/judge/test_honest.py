@@ -94,12 +94,14 @@ def test_unknown_workload_is_named(tmp_path: Path, quick: JudgeSettings) -> None
         pass
 
 
-def test_other_languages_are_refused_by_name(tmp_path: Path, quick: JudgeSettings) -> None:
+def test_a_language_of_another_device_is_refused_with_the_remedy(
+    tmp_path: Path, quick: JudgeSettings
+) -> None:
     with (
         Judge(tasks.silu_gate(tmp_path), replace(quick, timing=False)) as judge,
-        pytest.raises(UnsupportedLanguage, match="triton"),
+        pytest.raises(UnsupportedLanguage, match="cuda cannot be judged on cpu; they need a GPU"),
     ):
-        judge.evaluate(Candidate(Language.TRITON, "class ModelNew: pass"))
+        judge.evaluate(Candidate(Language.CUDA, "class ModelNew: pass"))
 
 
 def test_too_little_memory_is_one_sentence(
