@@ -239,6 +239,62 @@ def doctor(
         raise typer.Exit(1)
 
 
+@app.command()
+def judge(
+    context: typer.Context,
+    task: Annotated[
+        Path | None, typer.Argument(metavar="TASK", help="A task folder, or a KernelBench .py file.")
+    ] = None,
+    candidate: Annotated[
+        Path | None, typer.Argument(metavar="CANDIDATE", help="A kernel: .cpp, or .py with ModelNew.")
+    ] = None,
+    self_test: Annotated[
+        bool, typer.Option("--self-test", help="Judge the corpus of honest kernels, cheats and faults.")
+    ] = False,
+    device: Device = "cpu",
+    language: Annotated[
+        str | None, typer.Option(help="cpp, triton or cuda.  [default: told by the file]")
+    ] = None,
+    tolerance: Annotated[
+        str, typer.Option(help="strict (a graft's, against fp64) or paper (KernelBench's).")
+    ] = "strict",
+    threads: Threads = 1,
+    timing: Annotated[bool, typer.Option(help="Time it, or only check it.")] = True,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Say where a correct kernel's time goes.")
+    ] = False,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="On a GPU, also run the checks under compute-sanitizer.")
+    ] = False,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds for all checks and timings.")] = 20.0,
+    only: Annotated[str, typer.Option(help="Self-test: only candidates whose path contains this.")] = "",
+    repeat: Annotated[int, typer.Option(min=1, help="Self-test: judge everything so many times.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Judge one kernel on one task: is it right, and how fast. Exit status 0 only if it is correct."""
+    from integrator.options import judge_options
+
+    settings, spoken = judge_options(
+        device=device, language=language, tolerance=tolerance, threads=threads, timing=timing, profile=profile,
+        sanitize=sanitize, limit=limit,
+    )  # fmt: skip
+    _calm(threads)
+    from integrator.judging import judge_one, run_self_test
+
+    if self_test:
+        if task is not None:
+            raise UsageError(message="--self-test judges its own corpus; leave TASK and CANDIDATE out")
+        right = run_self_test(settings, only=only, repeat=repeat, as_json=as_json, check=context.obj.check)
+    else:
+        if task is None or candidate is None:
+            raise UsageError(
+                message="judge needs TASK and CANDIDATE, or --self-test; see `kernelgraft judge --help`"
+            )
+        right = judge_one(task, candidate, settings, spoken, as_json=as_json)
+    if not right:
+        raise typer.Exit(1)
+
+
 def default_run_folder(model: str) -> Path:
     """Where a run goes unless told otherwise: ``runs/`` and a safe form of the model's name.
 
@@ -313,8 +369,8 @@ def _complain(sentence: str) -> None:
     make_console(stderr=True).print(Text(f"kernelgraft: {sentence}", style="red"), soft_wrap=True)
 
 
-def _pipeline(context: typer.Context, folder: Path, threads: int = 1) -> Pipeline:
-    """The stages over one run folder. Thread counts must be in the environment before torch is first imported."""
+def _calm(threads: int) -> None:
+    """Thread counts must be in the environment before torch is first imported; other libraries keep quiet."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(threads)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -322,6 +378,11 @@ def _pipeline(context: typer.Context, folder: Path, threads: int = 1) -> Pipelin
     if not sys.warnoptions:  # notes from library authors to library users; `python -W` brings them back
         for category in (FutureWarning, DeprecationWarning):
             warnings.simplefilter("ignore", category)
+
+
+def _pipeline(context: typer.Context, folder: Path, threads: int = 1) -> Pipeline:
+    """The stages over one run folder."""
+    _calm(threads)
     from integrator.pipeline import Pipeline
     from integrator.report.terminal import make_console
 

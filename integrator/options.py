@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from extractor.errors import UsageError
 from extractor.families import Family
 from integrator.ledger_schema import Rung
+from optimizer.candidate import Language
+from optimizer.judge.settings import JudgeSettings, Profile
 from optimizer.search import Budget
 
 
@@ -21,6 +24,12 @@ class UnknownFamily(UsageError):
     """A family neither known by name nor by letter nor by tag."""
 
     template = "unknown family {text!r}; choose from: {known}"
+
+
+class BadJudgeOption(UsageError):
+    """An option of ``judge`` that names nothing."""
+
+    template = "--{option} {text!r} is unknown; choose from: {known}"
 
 
 @dataclass(frozen=True)
@@ -165,3 +174,33 @@ def parse_families(texts: Sequence[str] | None) -> tuple[Family, ...] | None:
             raise UnknownFamily(text=word, known=known)
         found.update(matches)
     return tuple(sorted(found, key=lambda family: family.order)) or None
+
+
+def judge_options(
+    *,
+    device: str,
+    language: str | None,
+    tolerance: str,
+    threads: int,
+    timing: bool,
+    profile: bool,
+    sanitize: bool,
+    limit: float,
+) -> tuple[JudgeSettings, Language | None]:
+    """A judge's settings and the candidate's language. Raises BadJudgeOption."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise BadJudgeOption(option="device", text=device, known="cpu, cuda, cuda:0")
+    if tolerance not in list(Profile):
+        raise BadJudgeOption(option="tolerance", text=tolerance, known=", ".join(Profile))
+    if language is not None and language not in list(Language):
+        raise BadJudgeOption(option="language", text=language, known=", ".join(Language))
+    settings = JudgeSettings(
+        profile=Profile(tolerance),
+        device=device,
+        threads=threads,
+        timing=timing,
+        profiling=profile,
+        sanitize=sanitize,
+        run_limit_s=limit,
+    )
+    return settings, Language(language) if language else None

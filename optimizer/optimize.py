@@ -24,6 +24,7 @@ from optimizer.candidate import Candidate, Language
 from optimizer.conversation import DEFAULT_LIMIT, Briefing
 from optimizer.grafts import GraftFile, GraftRecord
 from optimizer.headroom import still_to_give
+from optimizer.judge.settings import RULES
 from optimizer.judge.verdict import Verdict
 from optimizer.optimize_report import OptimizeReport, TaskReport
 from optimizer.policies.protocol import Policy
@@ -207,7 +208,8 @@ def _plan(
     own = replace(settings, timed_workloads=timed)
     # Where builds are cached decides nothing.
     judge = {name: value for name, value in asdict(own).items() if name != "cache_dir"}
-    text = json.dumps({"judge": judge, "compiler": machine.compiler}, sort_keys=True, default=str)
+    facts = {"judge": judge, "rules": RULES, "compiler": machine.compiler}
+    text = json.dumps(facts, sort_keys=True, default=str)
     digest = settings_hash(text, task.spec.workloads)
     key = SearchKey(task.spec.op_key, policy.name, language, machine.key, digest, seed)
     return Plan(task, key, own, text, timed)

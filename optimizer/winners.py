@@ -37,7 +37,10 @@ def best_speedup(store: RunStore, key: SearchKey) -> Best | None:
 
 def pick_grafts(store: RunStore, task: Task, key: SearchKey) -> tuple[GraftRecord, ...]:
     """The accepted kernels of a task; empty if no candidate is clearly faster than eager on any workload."""
-    verdicts = store.correct_verdicts(key)
+    # What changes the numeric state would change the rest of the model: such a kernel is never grafted.
+    verdicts = {
+        sha: verdict for sha, verdict in store.correct_verdicts(key).items() if not verdict.state_changes
+    }
     calls = {workload.id: workload.calls for workload in task.spec.workloads}  # held-out shapes are not in it
     contenders = [
         Contender(sha, ratios, verdict.speedup or 1.0, _noise(verdict))

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+# Counts up with every change of a rule or threshold: verdicts under other rules are not reused.
+RULES = 2
+
+
 class Profile(StrEnum):
     """Which numerical rule decides; see :mod:`optimizer.judge.tolerance`."""
 

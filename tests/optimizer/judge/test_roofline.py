@@ -63,13 +63,13 @@ def test_a_reference_without_derivative_is_unknown() -> None:
 def test_attention_reads_its_cache(tmp_path: Path, quick: JudgeSettings) -> None:
     task = tasks.attention(tmp_path)
     with Judge(task, quick) as judge:
+        verdict = judge.evaluate(Candidate(Language.CPP, kernels.ATTENTION))
         subjects = judge.subjects
         for subject in subjects.subjects[:2]:
             everything = sum(4 * torch.Size(spec.shape).numel() for spec in subject.workload.inputs)
             needed = roofline.input_bytes(subjects, subject)
             assert needed is not None
             assert 0 < needed <= everything  # how much depends on the draw: a peaked softmax needs few values
-        verdict = judge.evaluate(Candidate(Language.CPP, kernels.ATTENTION))
     assert verdict.outcome is Outcome.CORRECT, verdict.reason
     assert verdict.roofline is not None
     assert verdict.roofline > 0

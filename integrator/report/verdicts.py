@@ -1,0 +1,117 @@
+"""What a person at a terminal sees of one verdict, and of the judge's self-test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from integrator.report.clean import one_line, plain
+from integrator.report.tables import Column, table, times
+from optimizer.judge.verdict import Outcome, Quantiles, Verdict, WorkloadResult
+
+if TYPE_CHECKING:
+    from optimizer.judge.selftest import SelfTestReport
+    from optimizer.judge.single import JudgedFile
+
+_LOG_LINES = 12
+
+
+def print_judged(console: Console, judged: JudgedFile) -> None:
+    """Outcome and reason, then the table of workloads, then what the verdict rests on."""
+    verdict = judged.verdict
+    console.print(
+        Text(one_line(f"{judged.candidate} ({judged.language.value}) on {judged.task}"), style="bold"),
+        soft_wrap=True,
+    )
+    style = "green" if verdict.outcome is Outcome.CORRECT else "red"
+    reason = one_line(verdict.reason.removeprefix(f"{verdict.outcome.value}, "), 2000)
+    console.print(Text(f"{verdict.outcome.value}: {reason}", style=style), soft_wrap=True)
+    if verdict.results:
+        console.print(_workloads(verdict))
+    for line in _footing(judged):
+        console.print(Text(line, style="dim"), soft_wrap=True)
+    for block in (verdict.profile, *_shortened(verdict.log)):
+        if block:
+            console.print(Text(plain(block)), soft_wrap=True)
+
+
+def print_self_test(console: Console, report: SelfTestReport) -> None:
+    """Each failure, then the counts."""
+    for failure in report.failures:
+        console.print(Text(one_line(f"NOT AS STATED {failure}", 2000), style="red"), soft_wrap=True)
+    for thing in report.left_behind:
+        console.print(Text(one_line(f"LEFT BEHIND {thing}", 2000), style="red"), soft_wrap=True)
+    for skipped in report.skipped:
+        console.print(Text(one_line(f"skipped: {skipped}", 2000), style="yellow"), soft_wrap=True)
+    console.print(
+        f"honest candidates passed  {report.honest.passed} of {report.honest.total}\n"
+        f"cheats and faults caught  {report.cheats.caught} of {report.cheats.total}\n"
+        f"evaluations a minute      {report.evaluations_per_minute:.0f}\n"
+        f"device                    {report.device}\n"
+        f"walls                     {', '.join(report.walls) or 'none'}"
+    )
+    for wall in report.missing_walls:
+        console.print(Text(one_line(f"missing wall              {wall}"), style="yellow"), soft_wrap=True)
+
+
+def _workloads(verdict: Verdict) -> object:
+    replayed = any(result.graph_speedup is not None for result in verdict.results)
+    columns = [
+        Column("workload"),
+        Column("eager", "right"),
+        Column("candidate", "right"),
+        Column("speedup", "right"),
+        *([Column("graph replay", "right")] if replayed else []),
+        Column("noise", "right"),
+        Column("clear win"),
+        Column("error / eager's", "right"),
+        Column("remark", wrap=True),
+    ]
+    return table(columns, [_row(result, replayed) for result in verdict.results])
+
+
+def _row(result: WorkloadResult, replayed: bool) -> list[str]:
+    timed = result.speedup is not None
+    return [
+        result.workload,
+        _microseconds(result.reference),
+        _microseconds(result.candidate),
+        times(result.speedup),
+        *([times(result.graph_speedup)] if replayed else []),
+        f"{result.noise:.1%}" if result.noise is not None else "",
+        ("yes" if result.clear_win else "no") if timed else "",
+        f"{result.error:.2f}" if result.error is not None else "",
+        result.detail,
+    ]
+
+
+def _microseconds(side: Quantiles | None) -> str:
+    return "" if side is None else f"{side.median:.4g} us"
+
+
+def _footing(judged: JudgedFile) -> list[str]:
+    """What the verdict rests on: tolerance, clock, roofline, launches, numeric state, walls, and the task's health."""
+    verdict = judged.verdict
+    facts = [f"tolerance {judged.tolerance}", f"device {verdict.device}"]
+    if verdict.clock:
+        facts.append(f"times are {verdict.clock}")
+    if verdict.roofline is not None:
+        facts.append(f"{verdict.roofline:.0%} of the roofline bound")
+    if verdict.launches is not None:
+        facts.append(f"{verdict.launches} custom launches a forward")
+    lines = [", ".join(facts)]
+    if verdict.walls:
+        lines.append(f"walls: {', '.join(verdict.walls)}")
+    lines += [f"missing wall: {wall}" for wall in verdict.missing_walls]
+    lines += [f"numeric state changed: {change}" for change in verdict.state_changes]
+    lines += [f"the task is suspicious: {flag}" for flag in judged.health]
+    return [one_line(line, 2000) for line in lines]
+
+
+def _shortened(log: str) -> list[str]:
+    lines = log.splitlines()
+    if len(lines) > _LOG_LINES:
+        lines = [*lines[:_LOG_LINES], f"... {len(lines) - _LOG_LINES} more lines"]
+    return ["\n".join(lines)] if lines else []

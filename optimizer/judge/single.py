@@ -1,0 +1,117 @@
+"""Judge one file on one task: what ``kernelgraft judge TASK CANDIDATE`` does.
+
+TASK is a task folder that ``extract`` wrote, or a KernelBench file (``Model``, ``get_inputs``, ``get_init_inputs``),
+which becomes a task folder for the time of judging. The reference is trusted; the candidate is not.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from extractor.errors import KernelgraftError
+from extractor.task import TASK_SIDECAR, Task
+from optimizer.candidate import Candidate, Language
+from optimizer.judge.judge import Judge
+from optimizer.judge.settings import JudgeSettings
+from optimizer.judge.verdict import Verdict
+
+_NATIVE_SUFFIXES = {".cpp", ".cc", ".cxx"}
+_CUDA_MARKS = ("load_inline", "cpp_extension")
+
+
+class NoSuchTask(KernelgraftError):
+    """TASK is neither a task folder nor a KernelBench file."""
+
+    template = "{path} is neither a task folder (such as runs/NAME/tasks/ID) nor a KernelBench .py file"
+
+
+class UnreadableCandidate(KernelgraftError):
+    """CANDIDATE cannot be read or its language cannot be told."""
+
+    template = "candidate {path}: {problem}"
+
+
+class JudgedFile(BaseModel):
+    """The answer of ``kernelgraft judge --json``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+    task: str
+    candidate: str
+    sha256: str
+    language: Language
+    tolerance: str
+    health: tuple[str, ...]  # what is suspicious about the task; a verdict on a sick task proves little
+    verdict: Verdict
+
+
+@contextmanager
+def open_task(path: Path, device: str = "cpu") -> Iterator[Task]:
+    """The task at ``path``, on disk as long as the context lasts.
+
+    Raises:
+        NoSuchTask, CorruptTask: there is none, or it cannot be trusted.
+        NotKernelBench: the file is no KernelBench file.
+    """
+    if path.is_dir() or path.name == TASK_SIDECAR:
+        folder = path if path.is_dir() else path.parent
+        if not (folder / TASK_SIDECAR).exists():
+            raise NoSuchTask(path=path)
+        yield Task.load(folder)
+        return
+    if path.suffix != ".py" or not path.is_file():
+        raise NoSuchTask(path=path)
+    from extractor.kernelbench import import_kernelbench
+
+    with tempfile.TemporaryDirectory(prefix="kernelgraft-task-") as folder:
+        yield import_kernelbench(path, Path(folder) / path.stem, device=device)
+
+
+def read_candidate(path: Path, language: Language | None = None) -> Candidate:
+    """The candidate in a file; its language is told by suffix and content unless given.
+
+    Raises:
+        UnreadableCandidate: no such file, not text, or of no known language.
+    """
+    try:
+        source = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UnreadableCandidate(path=path, problem=error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise UnreadableCandidate(path=path, problem="is not UTF-8 text") from error
+    if language is None:
+        language = _language(path, source)
+    return Candidate(language, source)
+
+
+def judge_file(task: Path, candidate: Path, settings: JudgeSettings, language: Language | None) -> JudgedFile:
+    """One verdict. Raises what :func:`open_task`, :func:`read_candidate` and :class:`Judge` raise."""
+    read = read_candidate(candidate, language)
+    with open_task(task, settings.device) as opened, Judge(opened, settings) as judge:
+        verdict = judge.evaluate(read)
+        return JudgedFile(
+            task=opened.id,
+            candidate=str(candidate),
+            sha256=read.sha,
+            language=read.language,
+            tolerance=settings.profile.value,
+            health=opened.spec.health.flags,
+            verdict=verdict,
+        )
+
+
+def _language(path: Path, source: str) -> Language:
+    if path.suffix in _NATIVE_SUFFIXES:
+        return Language.CPP
+    if path.suffix == ".py":
+        return Language.CUDA if any(mark in source for mark in _CUDA_MARKS) else Language.TRITON
+    problem = (
+        f"its suffix {path.suffix or '(none)'} names no language: .cpp is C++, .py is Triton or CUDA "
+        "(a KernelBench file with ModelNew); or say --language"
+    )
+    raise UnreadableCandidate(path=path, problem=problem)
