@@ -19,6 +19,7 @@ import pytest
 
 import kernelgraft
 from extractor.run_folder import RunFolder, RunManifest
+from tests.optimizer.fixtures import kernels, tasks
 
 PR_CAPBSET_DROP = 24
 ROOT = Path(__file__).parent.parent
@@ -83,6 +84,11 @@ def assert_one_sentence(err, *fragments):
         (["extract", "preset:qwen3-tiny", "--families", "Z"], ["unknown family 'Z'", "lm_head"]),
         (["optimize", "somewhere", "--budget", "4"], ["budget '4'", "4x4"]),
         (["integrate", "somewhere", "--rungs", "jax"], ["'jax'", "inductor"]),
+        (["judge"], ["TASK and CANDIDATE", "--self-test"]),
+        (["judge", "a", "b", "--self-test"], ["leave TASK and CANDIDATE out"]),
+        (["judge", "a", "b", "--device", "tpu"], ["'tpu'", "cuda:0"]),
+        (["judge", "a", "b", "--language", "rust"], ["'rust'", "triton"]),
+        (["judge", "a", "b", "--tolerance", "lax"], ["'lax'", "paper"]),
     ],
 )
 def test_usage_errors_exit_with_2(call, words, fragments):
@@ -154,6 +160,27 @@ def test_report_of_an_unfinished_run(call, run):
     assert (status, err) == (0, "")
     assert "Still missing: no task has been extracted; run `kernelgraft extract`" in out
     assert json.loads(run.report_path.read_text(encoding="utf-8"))["complete"] is False
+
+
+def test_judge_prints_a_verdict_and_exits_by_it(call, tmp_path):
+    task = tasks.silu_gate(tmp_path / "task")
+    (tmp_path / "kernel.cpp").write_text(kernels.silu())
+    (tmp_path / "zeros.cpp").write_text(kernels.silu(body="for (int64_t i = 0; i < n; ++i) o[i] = 0;"))
+    status, out, _ = call("judge", task.folder, tmp_path / "kernel.cpp", "--no-timing")
+    assert status == 0
+    assert "correct: all checks passed" in out
+    status, out, _ = call("judge", task.folder, tmp_path / "zeros.cpp", "--json")
+    assert status == 1
+    verdict = json.loads(out)["verdict"]
+    assert verdict["outcome"] == "wrong"
+    assert "times eager's own" in verdict["reason"]
+    assert verdict["walls"]
+
+
+def test_judge_names_what_is_no_task(call, tmp_path):
+    status, _, err = call("judge", tmp_path / "nothing", tmp_path / "kernel.cpp")
+    assert status == 1
+    assert_one_sentence(err, "kernel.cpp", "No such file")
 
 
 def test_corrupt_manifest(call, run):
