@@ -22,7 +22,7 @@ from extractor.task import Task
 from optimizer.candidate import Candidate, Language
 from optimizer.judge.course import Course
 from optimizer.judge.numeric_state import written_down
-from optimizer.judge.screen import screen
+from optimizer.judge.screens import screen
 from optimizer.judge.settings import JudgeSettings, Profile
 from optimizer.judge.subjects import Subjects
 from optimizer.judge.verdict import Outcome, Verdict

@@ -3,7 +3,8 @@
 import pytest
 
 from optimizer.candidate import Candidate, Language
-from optimizer.judge.screen import MAX_SOURCE_BYTES, screen, screen_cpp
+from optimizer.judge.screens import MAX_SOURCE_BYTES, screen
+from optimizer.judge.screens.cpp import screen_cpp
 from tests.optimizer.fixtures import kernels
 
 HONEST = kernels.silu()
