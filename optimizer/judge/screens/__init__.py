@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from optimizer.candidate import Candidate, Language
 from optimizer.judge.screens.cpp import screen_cpp
+from optimizer.judge.screens.python import screen_python
 from optimizer.judge.screens.refusal import MAX_SOURCE_BYTES, Refusal
 
 __all__ = ["MAX_SOURCE_BYTES", "Refusal", "screen"]
@@ -17,4 +18,4 @@ def screen(candidate: Candidate) -> Refusal | None:
     """The first rule a candidate breaks, or None."""
     if candidate.language is Language.CPP:
         return screen_cpp(candidate.source)
-    return None
+    return screen_python(candidate.source, extensions=candidate.language is Language.CUDA)
