@@ -170,33 +170,50 @@ def _memoised(function: ast.FunctionDef, origins: Origins, kernels: frozenset[st
 
 
 def _kept_answers(forward: ast.FunctionDef, globals_: set[str]) -> Iterator[Refusal]:
-    """``forward`` returns an object that the model or the file keeps, or keeps the object that it returns."""
-    owned = {
-        target.id
-        for node in ast.walk(forward)
-        if isinstance(node, ast.Assign) and _is_kept(node.value, globals_ - _rebound(forward))
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    returned = [
-        item
-        for node in ast.walk(forward)
-        if isinstance(node, ast.Return) and node.value is not None
-        for item in _parts(node.value)
-    ]
-    kept = {
-        item.id
-        for node in ast.walk(forward)
-        if isinstance(node, ast.Assign)
-        and any(_is_kept(t, globals_) for t in node.targets if not isinstance(t, ast.Name))
-        for item in _parts(node.value)
-        if isinstance(item, ast.Name)
-    }
-    for item in returned:
-        name = item.id if isinstance(item, ast.Name) else None
-        if _is_kept(item, globals_ - _rebound(forward)) or (name is not None and name in owned | kept):
-            detail = f"forward returns an object that outlives the call; return a new tensor ({_INSTEAD})"
-            yield Refusal(_RULE, item.lineno, detail)
+    """``forward`` returns an object that the model or the file keeps, and that the same ``forward`` fills or sets.
+
+    Returning a part of a table made on construction (a rotary embedding's cosines) is fine: no call changes it.
+    """
+    outer = globals_ - _rebound(forward)
+    filled = {_root(node) for node in _filled(forward) if _is_kept(node, outer)}
+    names_: dict[str, str] = {}  # local name -> the kept object it is bound to
+    for node in ast.walk(forward):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Name) and _is_kept(node.value, outer):
+                names_[target.id] = _root(node.value)
+            elif not isinstance(target, ast.Name) and _is_kept(target, outer):
+                filled.add(_root(target))
+                names_.update({v.id: _root(target) for v in _parts(node.value) if isinstance(v, ast.Name)})
+    filled |= {names_[n.id] for n in _filled(forward) if isinstance(n, ast.Name) and n.id in names_}
+    for node in ast.walk(forward):
+        if not isinstance(node, ast.Return) or node.value is None:
+            continue
+        for item in _parts(node.value):
+            root = names_.get(item.id) if isinstance(item, ast.Name) else None
+            if root is None and _is_kept(item, outer):
+                root = _root(item)
+            if root in filled:
+                detail = f"forward returns an object that outlives the call; return a new tensor ({_INSTEAD})"
+                yield Refusal(_RULE, item.lineno, detail)
+
+
+def _filled(function: ast.FunctionDef) -> Iterator[ast.expr]:
+    """Expressions handed to a call, or whose in-place method is called: what the function may write to."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            yield from node.args
+            yield from (keyword.value for keyword in node.keywords)
+            if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+                yield node.func.value
+
+
+def _root(node: ast.AST) -> str:
+    """``self.cache`` for ``self.cache[key][0]``."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return ast.unparse(node)
 
 
 def _rebound(function: ast.FunctionDef) -> set[str]:

@@ -122,6 +122,11 @@ def screen_cuda(source: str) -> Refusal | None:
     )
 
 
+def defines_kernel(source: str) -> bool:
+    """True if the source has a ``__global__`` function (in code, not in a comment)."""
+    return any(token.kind == "name" and token.text == "__global__" for token in tokenize(source))
+
+
 def _headers(tokens: Sequence[Token]) -> Refusal | None:
     for found in includes(tokens):
         header = literal_header(found.header)

@@ -66,23 +66,25 @@ def _wrapped(call: ast.Call, origins: Origins, known: Iterable[str]) -> str | No
     return name if tuned and name in known else None
 
 
-def screen_kernels(tree: ast.Module, origins: Origins, *, sources: Iterable[str] = ()) -> Refusal | None:
+def screen_kernels(
+    tree: ast.Module, origins: Origins, *, extensions: bool, has_global: bool
+) -> Refusal | None:
     """Refuses a file without a kernel of its own, or whose ``ModelNew`` cannot reach one that stores something.
 
     Args:
-        sources: The CUDA sources the file builds (language cuda); one with ``__global__`` is a custom kernel.
+        extensions: Language cuda, where a CUDA source with ``__global__`` is a custom kernel too.
+        has_global: The file builds such a source.
     """
     kernels = triton_kernels(tree, origins)
-    built = any("__global__" in source for source in sources)
-    if not kernels and not built:
-        want = "triton.jit, or CUDA C++ with `__global__` given to load_inline," if sources else "triton.jit"
+    if not kernels and not has_global:
+        want = "CUDA C++ (`__global__`, given to load_inline) or triton.jit" if extensions else "triton.jit"
         detail = f"there is none; write at least one with {want} and launch it in forward"
         return Refusal(
             _RULE, 0, f"{detail} (library calls alone are not an answer, beside a kernel they are fine)"
         )
     reach = _reach(tree, origins)
     reached = reach.from_([f"ModelNew.{name}" for name in _ENTRY])
-    if built and "<extension>" in reached:
+    if has_global and "<extension>" in reached:
         return None
     used = reached & kernels.keys()
     if not used:

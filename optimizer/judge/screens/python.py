@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from optimizer.judge.screens import banned, conduct
 from optimizer.judge.screens.carried import carried
-from optimizer.judge.screens.cuda import screen_cuda
-from optimizer.judge.screens.folding import Source, Unfolded, extension_sources
+from optimizer.judge.screens.cuda import defines_kernel, screen_cuda
+from optimizer.judge.screens.folding import Unfolded, extension_sources
 from optimizer.judge.screens.kernels import EXTENSION_BUILDERS, screen_kernels, triton_kernels
 from optimizer.judge.screens.origins import Origins
 from optimizer.judge.screens.refusal import Refusal, unreadable
@@ -40,7 +40,7 @@ def screen_python(source: str, *, extensions: bool = False) -> Refusal | None:
     refusal = _entry_point(tree, origins)
     if refusal is not None:
         return refusal
-    sources: list[Source] = []
+    has_global = False
     for found in extension_sources(tree, origins, EXTENSION_BUILDERS) if extensions else ():
         if isinstance(found, Unfolded):
             detail = "the sources given to load_inline must be string constants of this file"
@@ -49,8 +49,8 @@ def screen_python(source: str, *, extensions: bool = False) -> Refusal | None:
         if refusal is not None:
             # A constant's first line is the one its quotes open on, so both counts begin at 1.
             return refusal._replace(line=found.line + refusal.line - 1)
-        sources.append(found)
-    return screen_kernels(tree, origins, sources=[found.text for found in sources])
+        has_global = has_global or defines_kernel(found.text)
+    return screen_kernels(tree, origins, extensions=extensions, has_global=has_global)
 
 
 def _parsed(source: str) -> ast.Module | Refusal:
