@@ -30,6 +30,7 @@ class Family(StrEnum):
     RMSNORM = "rmsnorm"
     LINEAR = "linear"
     ELEMENTWISE = "elementwise"
+    IMPORTED = "imported"  # a KernelBench file: whatever its author put in it
 
     @property
     def letter(self) -> str:

@@ -39,6 +39,7 @@ class LawKind(StrEnum):
     OFFSETS = "offsets"  # where each group of sorted rows ends: non-decreasing, the last one is ``high``
     ROTARY = "rotary"  # cos/sin tables: redrawn together, as cos/sin of fresh angles
     RECORDED = "recorded"  # no valid law is known: the recorded values are reused
+    SOURCE = "source"  # drawn by the task's own code, all inputs of a workload together: Task.source_inputs
 
 
 class Law(_Record):
@@ -163,7 +164,14 @@ class TaskSpec(_Record):
     tolerance: Tolerance = Tolerance()
     health: Health
     weight_source: WeightSource
-    attention: str  # attn_implementation the model was captured with
+    attention: str  # attn_implementation the model was captured with; empty for an imported file
+    # True: the weights are what Model's constructor draws under a seed (Task.construct), and other weights are those
+    # of another seed, so that tensors derived in the constructor are right too. Weight laws mean nothing then.
+    constructed: bool = False
+    init: tuple[Any, ...] = ()  # arguments of Model and ModelNew, as JSON literals
+    # Arguments of forward that are no tensors (None, bool, int, float, str), by position among all arguments; the
+    # same in every workload. ``Workload.inputs`` are the other arguments, in order.
+    constants: dict[int, bool | int | float | str | None] = Field(default_factory=dict)
     versions: dict[str, str]  # torch, transformers, python, kernelgraft
     file_hashes: dict[str, str] = Field(default_factory=dict)  # sha256 of task.py and inputs.safetensors
 

@@ -2,22 +2,25 @@
 
 Layout: ``task.py`` (a KernelBench file: ``Model``, ``get_inputs``, ``get_init_inputs``; imports torch only),
 ``task.json`` (:class:`extractor.schema.TaskSpec`), ``inputs.safetensors`` (the recorded storages; key
-``<workload id>/<alias group or input name>``, one flat storage each).
+``<workload id>/<alias group or input name>``, one flat storage each). A task imported from a KernelBench file has no
+``inputs.safetensors``: its own code draws the inputs, the recorded ones too.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from extractor.errors import KernelgraftError
-from extractor.schema import SCHEMA_VERSION, Site, TaskSpec, TensorSpec, Workload
+from extractor.program import bind_state, construct, import_program, seeded, state_of
+from extractor.schema import SCHEMA_VERSION, LawKind, Site, TaskSpec, TensorSpec, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 TASK_SOURCE = "task.py"
 TASK_SIDECAR = "task.json"
 TASK_INPUTS = "inputs.safetensors"
+# Seeds of the recorded values of an imported task; not the same, or inputs would repeat the weights' numbers.
+WEIGHT_SEED, INPUT_SEED = 0, 1
+DEFAULT_WORKLOAD = "default"  # the id of the workload that ``get_inputs`` of an imported task draws
 
 
 class CorruptTask(KernelgraftError):
@@ -87,26 +93,62 @@ class Task:
         """Text of ``task.py``."""
         return (self.folder / TASK_SOURCE).read_text(encoding="utf-8")
 
+    @cached_property
+    def _module(self) -> ModuleType:
+        return import_program(self.folder / TASK_SOURCE, f"kernelgraft_task_{self.spec.op_key[:12]}")
+
     def reference(self) -> torch.nn.Module:
         """A new ``Model`` from ``task.py`` in eval mode, without gradients: with them torch multiplies differently.
 
-        Its weights are on the meta device until :meth:`load_weights_into`.
+        Its weights are on the meta device until :meth:`load_weights_into`; those of a constructed task are the
+        recorded ones already (see :meth:`construct`).
+        """
+        if self.spec.constructed:
+            return self.construct(WEIGHT_SEED)
+        import torch
+
+        with torch.device("meta"):  # no memory and no time for values that are replaced anyway
+            model: torch.nn.Module = self._module.Model(*self._module.get_init_inputs())
+        return model.eval().requires_grad_(False)
+
+    def construct(self, seed: int) -> torch.nn.Module:
+        """A new ``Model`` on the CPU with what its constructor draws under ``seed``; eval mode, without gradients.
+
+        Its forward takes the tensors only; ``TaskSpec.constants`` are bound.
+
+        Raises:
+            ValueError: the task's weights are recorded, not constructed.
+        """
+        if not self.spec.constructed:
+            raise ValueError(f"the weights of task {self.id} are recorded; use reference() and weights()")
+        return construct(self._module, self._module.get_init_inputs(), self.spec.constants, seed)
+
+    def source_inputs(self, workload_id: str, seed: int) -> list[torch.Tensor]:
+        """The tensors that the task's own code draws for a workload under ``seed``, where that code puts them.
+
+        Strides, offsets and aliasing are those of ``Workload.inputs``.
+
+        Raises:
+            ValueError: the task's inputs follow recorded laws (:func:`extractor.laws.draw_inputs`).
+            KeyError: no such workload.
         """
         import torch
 
-        location = self.folder / TASK_SOURCE
-        spec = importlib.util.spec_from_file_location(f"kernelgraft_task_{self.spec.op_key[:12]}", location)
-        if spec is None or spec.loader is None:
-            raise CorruptTask(path=self.folder, problem=f"{TASK_SOURCE} is not importable")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        with torch.device("meta"):  # no memory and no time for values that are replaced anyway
-            model: torch.nn.Module = module.Model(*module.get_init_inputs())
-        return model.eval().requires_grad_(False)
+        workload = self.spec.workload(workload_id)
+        if any(spec.law.kind is not LawKind.SOURCE for spec in workload.inputs):
+            raise ValueError(f"inputs of task {self.id} follow recorded laws")
+        name = "get_inputs" if workload_id == DEFAULT_WORKLOAD else f"get_inputs_{workload_id}"
+        draw: Callable[[], Any] = getattr(self._module, name)
+        with seeded(seed), torch.no_grad():
+            values = draw()
+        return [value.detach() for value in values if isinstance(value, torch.Tensor)]
 
     def load_weights_into(self, model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
         """Bind ``weights`` (keyed by attribute) to ``model`` without copying them."""
-        model.load_state_dict(weights, strict=True, assign=True)
+        if self.spec.constructed:  # some of its buffers may be in no state dict
+            bind_state(model, weights)
+        else:
+            model.load_state_dict(weights, strict=True, assign=True)
 
     def recorded_inputs(self, workload_id: str) -> list[torch.Tensor]:
         """The captured inputs of a workload, with their recorded strides, offsets and aliasing."""
@@ -114,6 +156,8 @@ class Task:
         from safetensors import SafetensorError, safe_open
 
         workload = self.spec.workload(workload_id)
+        if workload.inputs and workload.inputs[0].law.kind is LawKind.SOURCE:
+            return self.source_inputs(workload_id, INPUT_SEED)
         storages: dict[str, torch.Tensor] = {}
         try:
             with safe_open(str(self.folder / TASK_INPUTS), framework="pt") as file:
@@ -137,6 +181,8 @@ class Task:
         Raises:
             WeightsUnavailable: a reference leads nowhere.
         """
+        if self.spec.constructed:
+            return state_of(self.construct(WEIGHT_SEED))
         from extractor.weights import resolve
 
         return resolve(self.folder, self.spec, self.spec.sites[site] if isinstance(site, int) else site)

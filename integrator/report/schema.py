@@ -218,6 +218,7 @@ _TAGS = {
     Family.GDN_STEP: "GS",
     Family.RMSNORM: "RN",
     Family.LINEAR: "LN",
+    Family.IMPORTED: "IM",
     Family.ELEMENTWISE: "EW",
     Family.SHARED_GATE_UP: "SG",
     Family.ROUTED_GATE_UP: "RG",
