@@ -1,0 +1,42 @@
+# task: silu_gate
+# kind: cheat
+# expect: wrong,crashed
+# reason: input|outside|out of bounds|out-of-bounds|past|beyond|illegal
+# why: right numbers, but the element after the gate's last one is overwritten.
+import torch
+from torch.utils.cpp_extension import load_inline
+
+CUDA = r"""
+#include <torch/types.h>
+#include <c10/cuda/CUDAStream.h>
+
+__global__ void silu_gate_kernel(float* gate, const float* up, float* out, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = up[i] * gate[i] / (1.0f + expf(-gate[i]));
+  if (i == 0) gate[n] = 7.0f;
+}
+
+torch::Tensor silu_gate(torch::Tensor gate, torch::Tensor up) {
+  gate = gate.contiguous();
+  up = up.contiguous();
+  auto out = torch::empty_like(gate);
+  const int n = static_cast<int>(gate.numel());
+  silu_gate_kernel<<<(n + 127) / 128, 128, 0, c10::cuda::getCurrentCUDAStream()>>>(
+      gate.data_ptr<float>(), up.data_ptr<float>(), out.data_ptr<float>(), n);
+  return out;
+}
+"""
+
+CPP = "torch::Tensor silu_gate(torch::Tensor gate, torch::Tensor up);"
+
+extension = load_inline(
+    name="cheats_write_past_an_input",
+    cpp_sources=CPP,
+    cuda_sources=CUDA,
+    functions=["silu_gate"],
+)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, gate, up):
+        return extension.silu_gate(gate, up)
