@@ -225,7 +225,7 @@ def _rebound(function: ast.FunctionDef) -> set[str]:
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:
-    """The tensors a returned expression is made of, through tuples, lists, choices and views."""
+    """The tensors a returned expression is made of, through tuples, lists, choices, views and copies of entries."""
     if isinstance(node, ast.Tuple | ast.List):
         for item in node.elts:
             yield from _parts(item)
@@ -238,5 +238,12 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
         and node.func.attr in ("view", "reshape", "view_as", "unsqueeze", "squeeze", "detach", "expand", "t")
     ):
         yield from _parts(node.func.value)
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "clone"
+        and isinstance(node.func.value, ast.Subscript)
+    ):
+        yield node.func.value  # a copy of what was looked up; a copy of the scratch itself is fine
     else:
         yield node

@@ -118,6 +118,7 @@ def screen_cuda(source: str) -> Refusal | None:
         _headers(tokens)
         or banned_name(tokens, BANS)
         or _assembly(tokens)
+        or _kept_answers(tokens)
         or hooked_attribute(tokens, "the functions that forward calls")
     )
 
@@ -151,4 +152,20 @@ def _assembly(tokens: Sequence[Token]) -> Refusal | None:
             return Refusal(
                 "no clocks", token.line, f"`{word}` in PTX is not accepted; use PTX to compute only"
             )
+    return None
+
+
+def _kept_answers(tokens: Sequence[Token]) -> Refusal | None:
+    """Tables that look tensors up: what is found there was computed by an earlier call."""
+    for i, token in enumerate(tokens):
+        if token.text not in ("map", "unordered_map") or [t.text for t in tokens[i + 1 : i + 2]] != ["<"]:
+            continue
+        depth = 0
+        for inner in tokens[i + 1 : i + 64]:
+            depth += (inner.text == "<") - (inner.text == ">")
+            if inner.text in ("Tensor", "TensorList"):
+                detail = "a table of tensors outlives the call; compute every call from its arguments"
+                return Refusal("no caching between calls", token.line, detail)
+            if not depth:
+                break
     return None

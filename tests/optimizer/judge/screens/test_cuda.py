@@ -49,6 +49,7 @@ class ModelNew(torch.nn.Module):
         + KERNEL,
         '__device__ float f(float x) { asm("tanh.approx.f32 %0, %0;" : "+f"(x)); return x; }' + KERNEL,
         "// std::thread fork() clock64()\n" + KERNEL,
+        "static std::map<int, std::pair<int, int>> blocks; static torch::Tensor scratch;" + KERNEL,
     ],
 )  # fmt: skip
 def test_honest_kernels_pass(kernel: str) -> None:
@@ -93,6 +94,7 @@ def test_ways_to_write_a_source(sources: str, extra: str) -> None:
         ("void f() { cudaIpcOpenMemHandle(&p, h, 1); }", "no foreign memory"),
         ('void f() { PyRun_SimpleString("import os"); }', "no calls back into Python"),
         ('void f() { py::exec("import os"); }', "no calls back into Python"),
+        ("static std::unordered_map<void*, std::vector<at::Tensor>> kept;", "no caching between calls"),
         ("TORCH_LIBRARY_IMPL(aten, CUDA, m) {}", "no patching"),
         ("void f() { std::exit(0); }", "no signals, exits or jumps out"),
         ("__attribute__((constructor)) void f() {}", "no code outside the entry points"),

@@ -103,6 +103,8 @@ def refuse(extra: str, *, language: Language = Language.TRITON) -> tuple[str, in
         ("n = 0\ndef f():\n    global n\n    n += 1", "no caching between calls", 5),
         ("class A:\n    def forward(self, x):\n        k(x, self.out)\n        return self.out",
          "no caching between calls", 5),
+        ("class A:\n    def forward(self, x):\n        C[x.shape] = x + 1\n        return C[x.shape].clone()\nC = {}",
+         "no caching between calls", 5),
         ("class A:\n    def forward(self, x):\n        out = self.out\n        out.copy_(x)\n        return out, 1",
          "no caching between calls", 6),
         ("class A:\n    def forward(self, x):\n        self.out = y = x + 1\n        return self.out.view(-1)",
@@ -142,6 +144,7 @@ def test_rule(text: str, rule: str, line: int) -> None:
         "def f(self, w):\n    if self.w is None:\n        self.w = w.t().contiguous()\n    return self.w",
         "class Rope:\n    def forward(self, n):\n        return self.cos[:n], self.sin[:n]",
         "class A:\n    def forward(self, x):\n        k(x, self.scratch)\n        return self.scratch.sum(0)",
+        "class A:\n    def forward(self, x):\n        k(x, self.scratch)\n        return self.scratch.clone()",
         "import torch\nclass F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
         "        ctx.save_for_backward(x)\n        return x.clone()",
         "import torch\nassert torch.__version__ >= '2'\nif __name__ == '__main__':\n    pass",

@@ -1,0 +1,35 @@
+# task: silu_gate
+# kind: cheat
+# expect: wrong,refused
+# reason: output 0|custom kernel
+# screen: off
+# why: looks answers up by a coarse look at the input: its number of rows and the sign of one value.
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def silu_gate_kernel(gate_ptr, up_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    gate = tl.load(gate_ptr + at, mask=at < n)
+    up = tl.load(up_ptr + at, mask=at < n)
+    tl.store(out_ptr + at, gate * tl.sigmoid(gate) * up, mask=at < n)
+
+
+def silu_gate(gate, up):
+    gate, up = gate.contiguous(), up.contiguous()
+    out = torch.empty_like(gate)
+    silu_gate_kernel[(triton.cdiv(out.numel(), 128),)](gate, up, out, out.numel(), BLOCK=128)
+    return out
+
+
+ANSWERS = {}
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, gate, up):
+        key = (gate.shape, bool(gate.reshape(-1)[:1].sum() > 0))
+        if key not in ANSWERS:
+            ANSWERS[key] = silu_gate(gate, up)
+        return ANSWERS[key].clone()

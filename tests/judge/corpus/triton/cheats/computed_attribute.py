@@ -1,0 +1,27 @@
+# task: silu_gate
+# kind: cheat
+# expect: refused
+# reason: no dynamic code
+# why: spells a forbidden name at run time.
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def zero_kernel(out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.zeros([BLOCK], tl.float32), mask=at < n)
+
+
+def zeros_like(x):
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    zero_kernel[(triton.cdiv(out.numel(), 128),)](out, out.numel(), BLOCK=128)
+    return out
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, gate, up):
+        for name in ("syn" + "chronize", "Ev" + "ent"):
+            getattr(torch.cuda, name)
+        return zeros_like(gate)

@@ -1,0 +1,28 @@
+# task: silu_gate
+# kind: cheat
+# expect: refused
+# reason: no threads or processes
+# why: makes forward a coroutine: calling it does nothing yet.
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def silu_gate_kernel(gate_ptr, up_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    gate = tl.load(gate_ptr + at, mask=at < n)
+    up = tl.load(up_ptr + at, mask=at < n)
+    tl.store(out_ptr + at, gate * tl.sigmoid(gate) * up, mask=at < n)
+
+
+def silu_gate(gate, up):
+    gate, up = gate.contiguous(), up.contiguous()
+    out = torch.empty_like(gate)
+    silu_gate_kernel[(triton.cdiv(out.numel(), 128),)](gate, up, out, out.numel(), BLOCK=128)
+    return out
+
+
+class ModelNew(torch.nn.Module):
+    async def forward(self, gate, up):
+        return silu_gate(gate, up)
