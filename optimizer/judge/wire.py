@@ -16,6 +16,8 @@ DONE = struct.Struct("<cxxxiI")
 FAULT = struct.Struct("<cbhiQ")
 LOAD, PACK, RUN, PUBLISH, KNOCK_OUT, TIME, REPLAY, PROFILE = range(1, 9)
 MAX_MESSAGE = 1 << 16
+MAX_TEXT = 1 << 15
+OK, RAISED, NOT_WHAT_IT_SAYS = 0, 10, 11  # Done.status of workers of Python candidates
 
 
 class Done(NamedTuple):
@@ -32,6 +34,7 @@ class Fault(NamedTuple):
     signal: int
     address: int
     write: bool
+    text: str = ""  # where in the candidate, as its process says
 
 
 class Hello(NamedTuple):
@@ -53,7 +56,7 @@ def hello(walls: list[tuple[object, ...]], bases: list[int], control: int) -> by
 
 def done(status: int, control: int, text: str = "") -> bytes:
     """The answer to a command."""
-    return DONE.pack(b"D", status, control) + text.encode("utf-8", errors="replace")[:1000]
+    return DONE.pack(b"D", status, control) + text.encode("utf-8", errors="replace")[:MAX_TEXT]
 
 
 def parse(message: bytes) -> Done | Fault | Hello:
@@ -67,9 +70,9 @@ def parse(message: bytes) -> Done | Fault | Hello:
         if message[:1] == b"D":
             _, status, control = DONE.unpack(message[: DONE.size])
             return Done(status, control, message[DONE.size :].decode("utf-8", errors="replace"))
-        if message[:1] == b"X" and len(message) == FAULT.size:
-            _, write, signal, _code, address = FAULT.unpack(message)
-            return Fault(signal, address, bool(write))
+        if message[:1] == b"X":
+            _, write, signal, _code, address = FAULT.unpack(message[: FAULT.size])
+            return Fault(signal, address, bool(write), message[FAULT.size :].decode("utf-8", errors="replace"))
     except (ValueError, TypeError, struct.error) as error:
         raise Breach(f"malformed message of {len(message)} bytes") from error
     raise Breach(f"unknown message of {len(message)} bytes")

@@ -4,7 +4,14 @@
 over descriptors it already has. Everything else fails with EPERM, so that a kernel that tries gets an error
 instead of a dead process, and the judge a result to explain.
 
-``compiler``: a list of what is refused. A compiler starts processes and writes files, which Landlock bounds.
+``python``: the same with what an interpreter that imports modules needs on top; still no process, no thread beyond the
+plan's, no signal to others, no socket.
+
+``compiler`` and ``builder``: a list of what is refused. A compiler starts processes and writes files, which Landlock
+bounds; a builder is a Python process that starts compilers.
+
+``device``: a list of what is refused, and no new process. A device driver makes calls that no list of ours could keep
+up with.
 """
 
 import ctypes
@@ -15,6 +22,7 @@ from typing import NamedTuple
 from optimizer.judge.isolation import libc
 
 _EPERM, _ENOSYS = 1, 38
+_SET_MODE_FILTER, _FLAG_TSYNC = 1, 1
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 
 
@@ -34,6 +42,9 @@ _X86_64 = (
     "exit=60 kill=62 uname=63 readlink=89 sysinfo=99 ptrace=101 getuid=102 getgid=104 geteuid=107 getegid=108 "
     "sigaltstack=131 arch_prctl=158 mount=165 umount2=166 gettid=186 futex=202 sched_getaffinity=204 "
     "clock_gettime=228 clock_nanosleep=230 exit_group=231 tgkill=234 keyctl=250 openat=257 newfstatat=262 "
+    "execve=59 execveat=322 fork=57 vfork=58 setrlimit=160 tkill=200 stat=4 lstat=6 fcntl=72 dup=32 dup2=33 dup3=292 "
+    "getcwd=79 getdents64=217 statx=332 clock_getres=229 pselect6=270 faccessat2=439 rt_sigqueueinfo=129 "
+    "pidfd_send_signal=424 seccomp=317 membarrier=324 "
     "unshare=272 set_robust_list=273 prlimit64=302 setns=308 getcpu=309 process_vm_readv=310 "
     "process_vm_writev=311 getrandom=318 memfd_create=319 bpf=321 userfaultfd=323 rseq=334 io_uring_setup=425 "
     "clone3=435 restart_syscall=219 perf_event_open=298"
@@ -47,7 +58,9 @@ _AARCH64 = (
     "futex=98 sched_getaffinity=123 clock_gettime=113 clock_nanosleep=115 exit_group=94 tgkill=131 keyctl=219 "
     "openat=56 newfstatat=79 unshare=97 set_robust_list=99 prlimit64=261 setns=268 getcpu=168 "
     "process_vm_readv=270 process_vm_writev=271 getrandom=278 memfd_create=279 bpf=280 userfaultfd=282 rseq=293 "
-    "io_uring_setup=425 clone3=435 restart_syscall=128 perf_event_open=241"
+    "io_uring_setup=425 clone3=435 restart_syscall=128 perf_event_open=241 execve=221 execveat=281 setrlimit=164 "
+    "tkill=130 fcntl=25 dup=23 dup3=24 getcwd=17 getdents64=61 statx=291 clock_getres=114 pselect6=72 faccessat2=439 "
+    "rt_sigqueueinfo=138 pidfd_send_signal=424 seccomp=277 membarrier=283"
 )
 
 
@@ -76,7 +89,18 @@ _COMPILER_REFUSED = _words(
     "bpf userfaultfd io_uring_setup perf_event_open"
 )
 
-PROFILES = ("worker", "compiler")
+_PYTHON_ALLOWED = (
+    *_WORKER_ALLOWED,
+    *_words("stat lstat fcntl dup dup2 dup3 getcwd getdents64 statx clock_getres pselect6 faccessat2 membarrier"),
+)
+_DEVICE_REFUSED = (
+    *(name for name in _COMPILER_REFUSED if name not in ("socket", "connect", "bind", "sendto")),
+    *_words("execve execveat fork vfork kill tkill setrlimit rt_sigqueueinfo pidfd_send_signal"),
+)
+
+_ALLOWED = {"worker": _WORKER_ALLOWED, "python": _PYTHON_ALLOWED}
+_REFUSED = {"compiler": _COMPILER_REFUSED, "builder": _COMPILER_REFUSED, "device": _DEVICE_REFUSED}
+PROFILES = (*_ALLOWED, *_REFUSED)
 
 # Offsets in struct seccomp_data.
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
@@ -99,7 +123,11 @@ class _Program(ctypes.Structure):
 
 
 def install(profile: str, *, threads: int) -> None:
-    """Put the filter of a profile on this process for good. Raises OSError (also for an unknown machine)."""
+    """Put the filter of a profile on all threads of this process for good.
+
+    Raises:
+        OSError: the kernel refuses, also because a thread has a filter of its own, or the machine is unknown.
+    """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         raise OSError(_ENOSYS, f"no system call table for {platform.machine()}")
@@ -107,7 +135,14 @@ def install(profile: str, *, threads: int) -> None:
     array = (_Instruction * len(lines))(*(_Instruction(*line) for line in lines))
     program = _Program(len(lines), array)
     libc.no_new_privileges()
-    libc.prctl(libc.PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.byref(program))
+    refused_by = libc.syscall(
+        machine.names["seccomp"],
+        ctypes.c_uint(_SET_MODE_FILTER),
+        ctypes.c_uint(_FLAG_TSYNC),
+        ctypes.byref(program),
+    )
+    if refused_by:
+        raise OSError(_EPERM, f"thread {refused_by} cannot take the filter")
 
 
 def _program(profile: str, machine: _Machine, threads: int) -> list[tuple[int, int, int, int]]:
@@ -121,11 +156,22 @@ def _program(profile: str, machine: _Machine, threads: int) -> list[tuple[int, i
         (_JUMP_GREATER_EQUAL, 0, 1, _X32_BIT),
         (_RETURN, 0, 0, _error(_EPERM)),
     ]
-    if profile == "compiler":
-        for name in _COMPILER_REFUSED:
-            lines += [(_JUMP_EQUAL, 0, 1, names[name]), (_RETURN, 0, 0, _error(_EPERM))]
+    if profile in _REFUSED:
+        for name in _REFUSED[profile]:
+            if name in names:
+                lines += [(_JUMP_EQUAL, 0, 1, names[name]), (_RETURN, 0, 0, _error(_EPERM))]
+        if profile == "device":
+            # No clone but of threads; and no clone3, whose flags a filter cannot see: glibc falls back to clone.
+            lines += [
+                (_JUMP_EQUAL, 0, 1, names["clone3"]),
+                (_RETURN, 0, 0, _error(_ENOSYS)),
+                (_JUMP_EQUAL, 0, 3, names["clone"]),
+                (_LOAD, 0, 0, _ARGUMENTS),
+                (_JUMP_SET, 1, 0, _CLONE_THREAD),
+                (_RETURN, 0, 0, _error(_EPERM)),
+            ]
         return [*lines, (_RETURN, 0, 0, _ALLOW)]
-    for name in _WORKER_ALLOWED:
+    for name in _ALLOWED[profile]:
         if name in names:
             lines += [(_JUMP_EQUAL, 0, 1, names[name]), (_RETURN, 0, 0, _ALLOW)]
     # abort() and raise() need tgkill on oneself.

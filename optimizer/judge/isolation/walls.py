@@ -60,17 +60,27 @@ def raise_walls(plan: WallPlan) -> list[Wall]:
     The order matters: user namespaces clear the parent-death signal, so that comes after them; seccomp forbids
     what the others need, so it comes last.
     """
+    return [*raise_outer_walls(plan), raise_last_wall(plan)]
+
+
+def raise_outer_walls(plan: WallPlan) -> list[Wall]:
+    """All walls but seccomp. They bind the calling thread and those it starts later, so they come before a device
+    driver starts threads."""
     return [
         _attempt("namespaces", "no network, no shared IPC", lambda: libc.unshare_network()),
         _attempt("parent death", "dies with the judge", libc.die_with_parent),
         _attempt("rlimits", "memory, CPU time and file size are bounded", lambda: _limit(plan)),
         _attempt("landlock", "only the named files exist", lambda: landlock.restrict(plan.read, plan.write)),
-        _attempt(
-            "seccomp",
-            f"profile {plan.syscalls}: other system calls fail",
-            lambda: seccomp.install(plan.syscalls, threads=plan.threads),
-        ),
     ]
+
+
+def raise_last_wall(plan: WallPlan) -> Wall:
+    """seccomp, on all threads there are: it forbids what a device driver does while it starts."""
+    return _attempt(
+        "seccomp",
+        f"profile {plan.syscalls}: other system calls fail",
+        lambda: seccomp.install(plan.syscalls, threads=plan.threads),
+    )
 
 
 def _attempt(name: str, holds: str, action: Callable[[], None]) -> Wall:
