@@ -87,6 +87,12 @@ BudgetText = Annotated[str, typer.Option("--budget", help="Trajectories x turns 
 Resume = Annotated[
     bool, typer.Option(help="Continue the run's search; --no-resume refuses a run that already holds one.")
 ]
+IncludeSick = Annotated[
+    bool,
+    typer.Option(
+        "--include-sick", help="Search tasks with health flags too; a wrong kernel could pass on them."
+    ),
+]
 Rungs = Annotated[
     list[str] | None, typer.Option(help="Stock rungs to compare with: sdpa, eager, inductor, inductor-max.")
 ]
@@ -130,6 +136,7 @@ def optimize_and_patch(
     seed: Seed = 0,
     copy_weights: CopyWeights = False,
     resume: Resume = True,
+    include_sick: IncludeSick = False,
 ) -> None:
     """Do it all: extract, optimize, integrate and report. The same command again continues where it stopped."""
     from integrator.options import extract_options, ledger_options, search_options
@@ -140,8 +147,9 @@ def optimize_and_patch(
         families=families, threads=threads, seed=seed, copy_weights=copy_weights,
     )  # fmt: skip
     search = search_options(
-        policy=policy, budget=budget, families=families, seed=seed, threads=threads, resume=resume
-    )
+        policy=policy, budget=budget, families=families, seed=seed, threads=threads, resume=resume,
+        include_sick=include_sick,
+    )  # fmt: skip
     ledger = ledger_options(rungs=rungs, rounds=rounds, keep_all=keep_all)
     require_judged_device(device)
     with _pipeline(context, out or default_run_folder(model), threads).locked() as pipeline:
@@ -189,13 +197,15 @@ def optimize(
     threads: Threads = 1,
     seed: Seed = 0,
     resume: Resume = True,
+    include_sick: IncludeSick = False,
 ) -> None:
     """Search a faster kernel for each task of a run. Continues where it stopped."""
     from integrator.options import search_options
 
     options = search_options(
-        policy=policy, budget=budget, families=families, seed=seed, threads=threads, resume=resume
-    )
+        policy=policy, budget=budget, families=families, seed=seed, threads=threads, resume=resume,
+        include_sick=include_sick,
+    )  # fmt: skip
     with _pipeline(context, run, threads).locked(existing=True) as pipeline:
         pipeline.optimize(options)
         pipeline.suggest("integrate")

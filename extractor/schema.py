@@ -136,6 +136,11 @@ class Health(_Record):
     bit_exact: bool
     flags: tuple[str, ...] = ()
 
+    @property
+    def sick(self) -> bool:
+        """Whether a wrong kernel could pass: such a task is searched and scored only on request."""
+        return bool(self.flags)
+
 
 class WeightSource(_Record):
     """Where the weights come from: by reference, or a copy inside the task folder."""

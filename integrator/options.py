@@ -65,6 +65,7 @@ class SearchOptions:
     seed: int
     threads: int
     resume: bool
+    include_sick: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,14 @@ def extract_options(
 
 
 def search_options(
-    *, policy: str, budget: str, families: Sequence[str] | None, seed: int, threads: int, resume: bool
+    *,
+    policy: str,
+    budget: str,
+    families: Sequence[str] | None,
+    seed: int,
+    threads: int,
+    resume: bool,
+    include_sick: bool = False,
 ) -> SearchOptions:
     """Options of `optimize`. Raises BadBudget, UnknownFamily."""
     return SearchOptions(
@@ -117,6 +125,7 @@ def search_options(
         seed=seed,
         threads=threads,
         resume=resume,
+        include_sick=include_sick,
     )
 
 

@@ -92,7 +92,12 @@ class Pipeline:
         from optimizer.optimize import optimize
 
         policy = make_policy(options.policy)
-        with timed_stage(self.folder, "optimize", policy=policy.name, budget=str(options.budget)):
+        notes = {
+            "policy": policy.name,
+            "budget": str(options.budget),
+            "sick_tasks": "included" if options.include_sick else "left out",
+        }
+        with timed_stage(self.folder, "optimize", **notes):
             report = optimize(
                 self.run,
                 policy=policy,
@@ -102,6 +107,7 @@ class Pipeline:
                 judge_settings=JudgeSettings(threads=options.threads),
                 progress=self._progress(),
                 seed=options.seed,
+                include_sick=options.include_sick,
             )
         print_search(self.console, task_scores(self.run))
         self._say(f"optimize: {report.summary}")

@@ -35,6 +35,8 @@ from optimizer.winners import best_speedup, pick_grafts
 if TYPE_CHECKING:
     from optimizer.judge.judge import JudgeSettings
 
+_INCLUDE_SICK = "--include-sick searches it too"
+
 OpenJudge = Callable[[Task, Any], AbstractContextManager[Evaluator]]
 
 
@@ -88,6 +90,7 @@ def optimize(
     language: Language = Language.CPP,
     seed: int = 0,
     stop_at: float | None = None,
+    include_sick: bool = False,
     context_limit: int = DEFAULT_LIMIT,
     open_judge: OpenJudge | None = None,
     machine: Machine | None = None,
@@ -103,6 +106,7 @@ def optimize(
         judge_settings: the judge's settings; the timed workloads of each task are filled in here.
         seed: the run's seed; each turn's seed derives from it.
         stop_at: end a task early at this share (0..1) of the machine's roofline.
+        include_sick: search tasks with health flags too, on which a wrong kernel could pass.
         context_limit: characters of a conversation's messages; the oldest turns are left out beyond it.
         open_judge, machine: replaced in tests and by other executors.
 
@@ -114,11 +118,17 @@ def optimize(
     began = time.perf_counter()
     watcher = progress if progress is not None else SilentProgress()
     require_judged_device(run.open().manifest.device)
-    chosen = select_tasks(run, families)
+    wanted = None if families is None else tuple(families)
+    chosen = select_tasks(run, wanted, include_sick=include_sick)
+    if not include_sick:
+        _name_sick(run, wanted, watcher)
     settings = judge_settings if judge_settings is not None else _default_settings()
     here = machine if machine is not None else this_machine()
     opener = open_judge if open_judge is not None else _open_judge
-    everything = [_plan(task, settings, policy, language, here, seed) for task in load_tasks(run.tasks_dir)]
+    everything = [
+        _plan(task, settings, policy, language, here, seed)
+        for task in select_tasks(run, include_sick=include_sick)
+    ]
     plans = [plan for plan in everything if plan.task in chosen]
     with RunStore.open(run.path) as store:
         if not resume:
@@ -147,20 +157,39 @@ def optimize(
     return OptimizeReport(tuple(reports), here.key, budget, policy.name, time.perf_counter() - began)
 
 
-def select_tasks(run: RunFolder, families: Iterable[Family] | None = None) -> list[Task]:
-    """The run's tasks, all or of some families, in letter order. Raises NoTasks, CorruptTask, RunMissing."""
+def select_tasks(
+    run: RunFolder, families: Iterable[Family] | None = None, *, include_sick: bool = False
+) -> list[Task]:
+    """The run's healthy tasks, or all of them, of all or of some families, in letter order.
+
+    Raises:
+        NoTasks, CorruptTask, RunMissing: see each.
+    """
     tasks = load_tasks(run.open().tasks_dir)
     if not tasks:
         raise NoTasks(path=run.tasks_dir, filter="", remedy="run `kernelgraft extract` first")
-    if families is None:
-        return tasks
-    wanted = set(families)
+    wanted = set(Family) if families is None else set(families)
     chosen = [task for task in tasks if task.spec.family in wanted]
     if not chosen:
         present = ", ".join(dict.fromkeys(task.spec.family.value for task in tasks))
         names = ", ".join(sorted(family.value for family in wanted))
         raise NoTasks(path=run.tasks_dir, filter=f" of {names}", remedy=f"the run has: {present}")
-    return chosen
+    if include_sick:
+        return chosen
+    healthy = [task for task in chosen if not task.spec.health.sick]
+    if not healthy:
+        raise NoTasks(path=run.tasks_dir, filter=" without health flags", remedy=_INCLUDE_SICK)
+    return healthy
+
+
+def _name_sick(run: RunFolder, families: Iterable[Family] | None, progress: Progress) -> None:
+    """One line for each task that is left out, with the reason."""
+    for task in select_tasks(run, families, include_sick=True):
+        if task.spec.health.sick:
+            flags = ", ".join(task.spec.health.flags)
+            progress.message(
+                f"{task.spec.label}: left out, a wrong kernel could pass ({flags}); {_INCLUDE_SICK}"
+            )
 
 
 def timed_workloads(task: Task) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -122,6 +122,18 @@ def all_attempts(store: RunStore) -> dict[int, list[list[float | None]]]:
     ):
         found[search][trajectory][turn] = speedup
     return found
+
+
+def latest_attempts(store: RunStore, leave_out: Collection[str] = ()) -> list[list[list[float | None]]]:
+    """The attempts of each task's latest search: what the scores of a run are about.
+
+    Args:
+        leave_out: op_keys that do not count. Those of sick tasks (``Health.sick``), unless they are asked for: a
+            speedup on a task that a wrong kernel can answer says nothing.
+    """
+    latest = store.query("SELECT MAX(id), op_key FROM searches GROUP BY op_key ORDER BY 1")
+    wanted = {search for search, op_key in latest if op_key not in leave_out}
+    return [rows for search, rows in all_attempts(store).items() if search in wanted]
 
 
 def _share(part: int, whole: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 
 from extractor.families import Family
 from extractor.run_folder import RunFolder, RunManifest, read_json, unwritable, write_json, write_text
@@ -15,7 +16,7 @@ from integrator.report.schema import FamilyRow, Report, TaskScore, Workbench
 from integrator.report.stages import StageLog
 from optimizer.grafts import GraftFile, NoGrafts
 from optimizer.judge.verdict import Outcome
-from optimizer.scores import all_attempts, score
+from optimizer.scores import latest_attempts, score
 from optimizer.store import RunStore
 from optimizer.store_file import NoStore
 
@@ -57,7 +58,7 @@ def build_report(run: RunFolder) -> Report:
         grafts=from_grafts(run.path, grafts, {t.id: len(t.spec.sites) for t in tasks}) if grafts else (),
         rejected=parts.rejected if parts else (),
         tasks=task_scores(run),
-        scores=search_scores(run),
+        scores=search_scores(run, sick=_left_out(tasks, log)),
         parity=_parity(ledger) if ledger else {},
         machine=log.machine,
         versions=_versions(manifest, ledger),
@@ -140,15 +141,17 @@ def task_scores(run: RunFolder) -> tuple[TaskScore, ...]:
     return tuple(sorted(scores, key=lambda row: (row.family.order, row.task_id)))
 
 
-def search_scores(run: RunFolder) -> dict[str, float]:
-    """RAW, METR and the rest over the latest search of each task; empty before the first."""
+def search_scores(run: RunFolder, sick: Collection[str] = ()) -> dict[str, float]:
+    """RAW, METR and the rest over the latest search of each task; empty before the first.
+
+    ``sick`` are the op_keys of tasks that do not count.
+    """
     try:
         store = RunStore.open(run.path, readonly=True)
     except NoStore:
         return {}
     with store:
-        latest = {row[0] for row in store.query("SELECT MAX(id) FROM searches GROUP BY op_key")}
-        attempts = [rows for search, rows in all_attempts(store).items() if search in latest]
+        attempts = latest_attempts(store, sick)
     if not attempts:
         return {}
     found = score(attempts)
@@ -162,6 +165,12 @@ def search_scores(run: RunFolder) -> dict[str, float]:
         "Fast1": found.fast1,
         "Fast2": found.fast2,
     }
+
+
+def _left_out(tasks: Sequence[Task], log: StageLog) -> set[str]:
+    """op_keys of the sick tasks, unless the latest search was asked to include them."""
+    included = log.notes.get("sick_tasks") == "included"
+    return set() if included else {task.spec.op_key for task in tasks if task.spec.health.sick}
 
 
 def _why_not(outcomes: Counter[Outcome]) -> str:

@@ -10,7 +10,8 @@ from extractor.errors import KernelgraftError
 from extractor.families import Family
 from extractor.progress import SilentProgress
 from extractor.run_folder import RunFolder, RunUnwritable, write_json
-from extractor.schema import Phase
+from extractor.schema import Health, Phase
+from extractor.task import TASK_SIDECAR, load_tasks
 from optimizer.grafts import GraftFile
 from optimizer.optimize import (
     DeviceNotJudged,
@@ -259,3 +260,21 @@ def test_a_run_of_another_device_is_refused(tmp_path: Path) -> None:
     write_json(run.manifest_path, run.manifest.model_copy(update={"device": "cuda:0"}))
     with pytest.raises(DeviceNotJudged, match=r"'cuda:0'.*use --device cpu"):
         go(run)
+
+
+def test_sick_tasks_are_searched_only_on_request(tmp_path: Path) -> None:
+    run = make_run(tmp_path, FAMILIES)
+    sick = next(task for task in load_tasks(run.tasks_dir) if task.spec.family is Family.SILU_GATE)
+    health = Health(bit_exact=True, flags=("output 0 is constant",))
+    write_json(sick.folder / TASK_SIDECAR, sick.spec.model_copy(update={"health": health}))
+    log = Log()
+    report = go(run, log=log)
+    assert {task.family for task in report.tasks} == set(FAMILIES) - {Family.SILU_GATE}
+    assert [m for m in log.messages if "left out" in m] == [
+        "G silu_gate: left out, a wrong kernel could pass (output 0 is constant); --include-sick searches it too"
+    ]
+    with pytest.raises(NoTasks, match="without health flags; --include-sick searches it too"):
+        go(run, families=[Family.SILU_GATE])
+    report = go(run, families=[Family.SILU_GATE], include_sick=True)
+    assert [task.best for task in report.tasks] == [1.5]
+    assert len(GraftFile.load(run.path).grafts) == len(FAMILIES)

@@ -1,10 +1,17 @@
 """Scores against values worked out by hand."""
 
 import math
+from pathlib import Path
 
 import pytest
 
-from optimizer.scores import best_of, geometric_mean, score, score_task
+from extractor.families import Family
+from optimizer.candidate import Candidate, Language
+from optimizer.judge.verdict import Outcome, Verdict
+from optimizer.policies.protocol import Completion
+from optimizer.scores import best_of, geometric_mean, latest_attempts, score, score_task
+from optimizer.store import RunStore, SearchKey
+from tests.optimizer.fakes import make_task
 
 # Three tasks of 2 rollouts x 2 turns.
 TASKS = [
@@ -71,3 +78,20 @@ def test_geometric_mean_of_extremes_does_not_overflow() -> None:
 def test_best_of() -> None:
     assert best_of([None, 0.5, None, 0.7]) == 0.7
     assert best_of([None]) is None
+
+
+def test_tasks_that_are_left_out_do_not_count(tmp_path: Path) -> None:
+    sound, sick = make_task(tmp_path / "a"), make_task(tmp_path / "b", Family.RMSNORM)
+    assert sound.spec.op_key != sick.spec.op_key
+    with RunStore.open(tmp_path / "run") as store:
+        for task, seed, speedup in ((sound, 0, 3.0), (sick, 0, 9.0), (sound, 1, 2.0)):
+            key = SearchKey(task.spec.op_key, "fixed", Language.CPP, "here", "settings", seed)
+            search = store.search(task, key, trajectories=1, turns=1)
+            kernel = Candidate(Language.CPP, f"// {speedup}")
+            store.record_completion(
+                search, 0, 0, Completion("text"), seed=0, seconds=0.0, candidate=kernel, failure=""
+            )
+            verdict = Verdict(outcome=Outcome.CORRECT, reason="", speedup=speedup)
+            store.record_verdict(search, 0, 0, key, kernel, verdict, seconds=0.0)
+        assert latest_attempts(store) == [[[9.0]], [[2.0]]]
+        assert latest_attempts(store, {sick.spec.op_key}) == [[[2.0]]]
