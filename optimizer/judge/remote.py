@@ -13,8 +13,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
 from optimizer.judge import wire
 from optimizer.judge.isolation.launch import isolated_python
@@ -22,7 +22,6 @@ from optimizer.judge.isolation.walls import Wall
 from optimizer.judge.verdict import Outcome
 
 _HELLO_LIMIT_S = 20.0  # our own start-up code, on a machine that may be busy
-_POLL_MS = 50
 
 
 class CandidateFault(Exception):
@@ -49,44 +48,53 @@ class Run(NamedTuple):
     text: str
 
 
-class Worker:
-    """A started, confined worker that has not loaded the candidate yet. Use as a context manager.
+class Process(Protocol):
+    """A worker's process as far as its parent is needed: this process, or the one it was forked from."""
 
-    ``files`` are the descriptors of inputs, weights and outputs; ``plan`` is the worker's plan.
+    pid: int
+
+    def ending(self) -> tuple[bool, int]:
+        """(killed by a signal, signal or exit status) of a process that closed its channel; (False, 0) if it lives.
+
+        It stays unreaped, so that its process group keeps its name until :meth:`kill`.
+        """
+        ...
+
+    def wait_stopped(self) -> None:
+        """Wait until all its threads are stopped, or it has ended."""
+        ...
+
+    def kill(self) -> None:
+        """Kill its whole process group while the leader is at most a zombie, then reap the leader."""
+        ...
+
+    def last_words(self) -> str:
+        """Kill it; the last line it wrote to its standard error, if that was kept."""
+        ...
+
+
+class Handle:
+    """Commands one worker over its channel, timed from outside. Use as a context manager.
+
+    Args:
+        process: the started worker.
+        channel: our end of its channel; closed with the handle.
+        sizes: bytes of its inputs, weights and outputs.
 
     Raises:
         SandboxFault: it does not come up.
     """
 
-    def __init__(self, plan: dict[str, Any], files: Sequence[int]) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel = ours
-        self._sizes = plan["sizes"]
-        with theirs:
-            descriptors = [theirs.fileno(), *files]
-            command = isolated_python("optimizer.judge.worker", *(str(number) for number in descriptors))
-            environment = {
-                "OMP_NUM_THREADS": str(plan["threads"]),
-                "OMP_WAIT_POLICY": "passive",
-                "LC_ALL": "C",
-            }
-            self._process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=descriptors,
-                start_new_session=True,
-                cwd="/",
-            )
-        self._clock = (~self._process.pid << 3) | 2
+    def __init__(self, process: Process, channel: socket.socket, sizes: Mapping[str, int]) -> None:
+        self._process = process
+        self._channel = channel
+        self._sizes = sizes
+        self._clock = (~process.pid << 3) | 2
         self._stopped = False
         try:
-            self._send_plan(plan)
             greeting = self._receive(_HELLO_LIMIT_S, "start-up")
         except CandidateFault as fault:
-            tail = self._stderr()
+            tail = process.last_words()
             self.close()
             raise SandboxFault(f"the worker did not start: {fault.reason} {tail}".strip()) from fault
         except BaseException:
@@ -94,12 +102,12 @@ class Worker:
             raise
         if not isinstance(greeting, wire.Hello):
             self.close()
-            raise SandboxFault("the worker did not greet")
+            raise SandboxFault(f"the worker did not greet: {greeting.text}")
         self.walls = tuple(Wall(*wall) for wall in greeting.walls)
         self.control = greeting.control
         self._bases = greeting.bases
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -109,25 +117,6 @@ class Worker:
     def pid(self) -> int:
         """Process id, also of its process group and session."""
         return self._process.pid
-
-    def load(self, limit_s: float) -> None:
-        """Load the candidate's library. Raises CandidateFault."""
-        run = self.command(wire.LOAD, limit_s=limit_s, doing="being loaded")
-        if run.status:
-            raise CandidateFault(Outcome.BUILD_FAILED, f"the library does not serve: {run.text}")
-
-    def pack(self, copy: int, limit_s: float) -> None:
-        """Run the packing step on one weight copy. Raises CandidateFault."""
-        self.command(wire.PACK, copy, limit_s=limit_s, doing="packing weights (kg_pack)")
-
-    def run(self, region: int, first: int, count: int, limit_s: float, doing: str) -> Run:
-        """Call the candidate on slots of a region. The worker is stopped when this returns. Raises CandidateFault."""
-        return self.command(wire.RUN, region, first, count, limit_s=limit_s, doing=doing)
-
-    def empty_runs(self, count: int, limit_s: float) -> list[Run]:
-        """Batches of no calls, for what commanding the worker costs; honest only before a candidate is loaded."""
-        self.run(1, 0, 0, limit_s, "being prepared")
-        return [self.run(1, 0, 0, limit_s, "being prepared") for _ in range(count)]
 
     def command(
         self, action: int, first: int = 0, second: int = 0, third: int = 0, *, limit_s: float, doing: str
@@ -161,20 +150,8 @@ class Worker:
 
     def close(self) -> None:
         """Kill the worker's whole process group and reap it."""
-        self._kill()
-        for stream in (self._process.stdin, self._process.stderr):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        self._process.kill()
         self._channel.close()
-
-    def _send_plan(self, plan: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(plan).encode())
-            self._process.stdin.close()
-        except BrokenPipeError as error:
-            raise SandboxFault(f"the worker ended at once {self._stderr()}".strip()) from error
 
     def _send(self, message: bytes, doing: str) -> None:
         try:
@@ -205,7 +182,7 @@ class Worker:
     def _died(self, doing: str, fault: wire.Fault | None) -> None:
         if fault is not None:
             raise CandidateFault(*self._explain_fault(fault, doing))
-        killed, status = self._ending()
+        killed, status = self._process.ending()
         if killed:
             name = signal.Signals(status).name
             hint = " (out of CPU time)" if name == "SIGXCPU" else ""
@@ -215,38 +192,21 @@ class Worker:
             f"the candidate's process ended with exit status {status} while {doing}; a kernel must return",
         )
 
-    def _ending(self) -> tuple[bool, int]:
-        """(killed by a signal, signal or exit status) of a worker that closed its channel. It stays unreaped, so that
-        its process group keeps its name until :meth:`close`."""
-        deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline:
-            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            if ended is not None:
-                return ended.si_code != os.CLD_EXITED, ended.si_status
-            time.sleep(0.001)
-        return False, 0
-
-    def _kill(self) -> None:
-        """Kill the group while its leader is at most a zombie, then reap the leader."""
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self._process.wait()
-
     def _explain_fault(self, fault: wire.Fault, doing: str) -> tuple[Outcome, str]:
         name = signal.Signals(fault.signal).name
+        at = f" {_short(fault.text)}" if fault.text else ""
         if fault.signal in (signal.SIGSEGV, signal.SIGBUS):
             for base, kind in zip(self._bases, ("inputs", "weights", "outputs"), strict=True):
                 inside = base <= fault.address < base + self._sizes[kind]
                 if inside and kind != "outputs" and fault.write:
-                    return Outcome.WRONG, f"it writes to its {kind} while {doing}; they are read-only"
+                    return Outcome.WRONG, f"it writes to its {kind}{at} while {doing}; they are read-only"
             access = "write to" if fault.write else "read of"
             where = (
                 "a null pointer"
                 if fault.address < 4096
                 else f"address {fault.address:#x}, which is not its own"
             )
-            return Outcome.CRASHED, f"it died of {name} on a {access} {where} while {doing}"
+            return Outcome.CRASHED, f"it died of {name}{at} on a {access} {where} while {doing}"
         hints = {
             signal.SIGILL: ": an instruction this processor lacks, or undefined behaviour",
             signal.SIGFPE: ": integer division by zero",
@@ -254,14 +214,14 @@ class Worker:
         }
         return (
             Outcome.CRASHED,
-            f"it died of {name} while {doing}{hints.get(signal.Signals(fault.signal), '')}",
+            f"it died of {name}{at} while {doing}{hints.get(signal.Signals(fault.signal), '')}",
         )
 
     def _stop(self) -> None:
         """Stop every thread of the worker and wait until it is stopped."""
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self.pid, signal.SIGSTOP)
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            self._process.wait_stopped()
         self._stopped = True
 
     def _resume(self) -> None:
@@ -277,10 +237,107 @@ class Worker:
         except OSError as error:
             raise SandboxFault(f"the worker's CPU clock cannot be read: {error}") from error
 
-    def _stderr(self) -> str:
-        if self._process.stderr is None:
+
+class Worker(Handle):
+    """A started, confined worker for native code that has not loaded the candidate yet.
+
+    ``files`` are the descriptors of inputs, weights and outputs; ``plan`` is the worker's plan.
+
+    Raises:
+        SandboxFault: it does not come up.
+    """
+
+    def __init__(self, plan: dict[str, Any], files: Sequence[int]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = _Child(plan, theirs.fileno(), files)
+        try:
+            process.send_plan(plan)
+        except BaseException:
+            process.kill()
+            ours.close()
+            raise
+        super().__init__(process, ours, plan["sizes"])
+
+    def load(self, limit_s: float) -> None:
+        """Load the candidate's library. Raises CandidateFault."""
+        run = self.command(wire.LOAD, limit_s=limit_s, doing="being loaded")
+        if run.status:
+            raise CandidateFault(Outcome.BUILD_FAILED, f"the library does not serve: {run.text}")
+
+    def pack(self, copy: int, limit_s: float) -> None:
+        """Run the packing step on one weight copy. Raises CandidateFault."""
+        self.command(wire.PACK, copy, limit_s=limit_s, doing="packing weights (kg_pack)")
+
+    def run(self, region: int, first: int, count: int, limit_s: float, doing: str) -> Run:
+        """Call the candidate on slots of a region. The worker is stopped when this returns. Raises CandidateFault."""
+        return self.command(wire.RUN, region, first, count, limit_s=limit_s, doing=doing)
+
+    def empty_runs(self, count: int, limit_s: float) -> list[Run]:
+        """Batches of no calls, for what commanding the worker costs; honest only before a candidate is loaded."""
+        self.run(1, 0, 0, limit_s, "being prepared")
+        return [self.run(1, 0, 0, limit_s, "being prepared") for _ in range(count)]
+
+
+class _Child:
+    """A worker process that is our own child."""
+
+    def __init__(self, plan: dict[str, Any], channel: int, files: Sequence[int]) -> None:
+        descriptors = [channel, *files]
+        command = isolated_python("optimizer.judge.worker", *(str(number) for number in descriptors))
+        environment = {
+            "OMP_NUM_THREADS": str(plan["threads"]),
+            "OMP_WAIT_POLICY": "passive",
+            "LC_ALL": "C",
+        }
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=descriptors,
+            start_new_session=True,
+            cwd="/",
+        )
+        self.pid = self._process.pid
+
+    def send_plan(self, plan: dict[str, Any]) -> None:
+        """Raises SandboxFault if the worker is gone already."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(plan).encode())
+            self._process.stdin.close()
+        except BrokenPipeError as error:
+            raise SandboxFault(f"the worker ended at once {self.last_words()}".strip()) from error
+
+    def ending(self) -> tuple[bool, int]:
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline:
+            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if ended is not None:
+                return ended.si_code != os.CLD_EXITED, ended.si_status
+            time.sleep(0.001)
+        return False, 0
+
+    def wait_stopped(self) -> None:
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def kill(self) -> None:
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stderr):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    def last_words(self) -> str:
+        if self._process.stderr is None or self._process.stderr.closed:
             return ""
-        self._kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         text = self._process.stderr.read(4000).decode("utf-8", errors="replace")
         return text.strip().rpartition("\n")[2]
 
@@ -295,3 +352,8 @@ def _queued_ns(worker: int) -> int:
         except (OSError, ValueError, IndexError):
             return -1
     return total
+
+
+def _short(text: str) -> str:
+    """A worker's words, fit for a sentence."""
+    return " ".join(text.split())[:80]
