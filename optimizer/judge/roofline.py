@@ -45,8 +45,8 @@ class Roofline:
         inputs = self._inputs.get(subject.id)
         if inputs is None:
             return False
-        whole = _whole_bytes(subjects)
-        return subjects.weight_bytes - whole <= whole + inputs + _written_bytes(subject)
+        whole = whole_bytes(subjects)
+        return subjects.weight_bytes - whole <= whole + inputs + written_bytes(subject)
 
     def share(self, subjects: Subjects, subject: Subject, seconds: float, threads: int) -> float:
         """Bound over time of one call: 1 is at the bound; above ``SLACK`` the time is implausible."""
@@ -72,23 +72,15 @@ def bound_seconds(
 
     ``inputs`` is how many bytes of its inputs a call must read.
     """
-    spec = subjects.task.spec
-    users = _users(subjects)
-    whole = _whole_bytes(subjects)
+    whole = whole_bytes(subjects)
     cold = whole * subjects.copies >= 2 * machine.l3_bytes and CACHE_MULTIPLE >= 2
     fastest = max(machine.cache_bandwidth, memory)
     bandwidth = memory if cold else fastest
     slots = subject.inputs.timing.slots if subject.inputs.timing is not None else 1
     uncached = max(0.0, inputs - machine.l3_bytes / slots)
-    cached = max(inputs - uncached, _written_bytes(subject))
+    cached = max(inputs - uncached, written_bytes(subject))
     moved = whole / bandwidth + uncached / memory + cached / fastest
-    rows = subject.workload.rows
-    multiplied = sum(
-        rows * weight.shape[0] * weight.shape[1]
-        for weight in spec.weights
-        if len(weight.shape) == 2 and users.get(weight.attribute, set()) & {"linear", "matmul", "mm", "addmm"}
-    )
-    computed = multiplied / (_PER_CYCLE.get(machine.isa[0], 32) * _CLOCK_HZ)
+    computed = multiply_adds(subjects, subject) / (_PER_CYCLE.get(machine.isa[0], 32) * _CLOCK_HZ)
     if "amx_bf16" in machine.flags:
         computed /= 8
     return max(moved / threads, computed / threads)
@@ -119,7 +111,17 @@ def _users(subjects: Subjects) -> dict[str, set[str]]:
     return users
 
 
-def _whole_bytes(subjects: Subjects) -> int:
+def multiply_adds(subjects: Subjects, subject: Subject) -> int:
+    """Multiply-adds of one call's products with weights, each once: a lower bound."""
+    users = _users(subjects)
+    return sum(
+        subject.workload.rows * weight.shape[0] * weight.shape[1]
+        for weight in subjects.task.spec.weights
+        if len(weight.shape) == 2 and users.get(weight.attribute, set()) & {"linear", "matmul", "mm", "addmm"}
+    )
+
+
+def whole_bytes(subjects: Subjects) -> int:
     """Bytes of the weights that are read whole."""
     users = _users(subjects)
     return sum(
@@ -129,5 +131,6 @@ def _whole_bytes(subjects: Subjects) -> int:
     )
 
 
-def _written_bytes(subject: Subject) -> int:
+def written_bytes(subject: Subject) -> int:
+    """Bytes of one call's outputs."""
     return sum(placed.span for placed in subject.outputs.check.tensors)

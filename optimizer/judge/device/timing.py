@@ -1,0 +1,294 @@
+"""Time a candidate on a GPU against PyTorch eager: interleaved, cold weights, fresh inputs, by the judge's clock.
+
+Two regimes, each in pairs in the order reference, candidate, candidate, reference (ABBA), a batch being one call on
+every slot of the timing region. *Eager*: the calls as a program makes them, from Python. *Graph*: the same calls
+captured into one CUDA graph and replayed. Both are wall time read in the judge's process, from the command to
+the worker's "done", which it may only say when the whole device is idle; what an empty command costs, measured before
+the candidate was loaded, is subtracted. The reference runs in the judge's own process on the same device and inputs.
+
+Slots rotate over copies of the weights that together exceed the L2 cache, so weights come from memory without a flush
+in between. Event times, with an explicit flush before each call, are taken once: they are the worker's claim, and
+a claim far below what the replays took is a lie.
+
+Every batch's outputs are compared with eager's on the same fresh inputs, and the inputs must be as they were.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from optimizer.judge import wire
+from optimizer.judge.checks import Checker, unwritten
+from optimizer.judge.device.arena import Pristine
+from optimizer.judge.device.stage import NotCapturable, Stage
+from optimizer.judge.oracle import as_tuple
+from optimizer.judge.remote import CandidateFault, Run
+from optimizer.judge.subjects import Subject, Subjects
+from optimizer.judge.timing import HOPELESS, MAX_CYCLES, MIN_CYCLES, quantiles
+from optimizer.judge.verdict import Outcome, Quantiles
+
+CLOCK = "wall time of batches, device idle before and after, read outside the worker"
+LEAST_BATCH_S = (
+    2e-3  # replays are repeated until a batch lasts this long: waking the worker then hardly matters
+)
+MOST_REPLAYS = 200
+# Events include a cold cache and launch gaps, so honest ones are above the graph's times.
+CLAIM_SHARE = 0.7
+
+
+class Commands(Protocol):
+    """What timing needs of a worker."""
+
+    def command(
+        self, action: int, first: int = 0, second: int = 0, third: int = 0, *, limit_s: float, doing: str
+    ) -> Run:
+        """Carry out one command; the time is read from outside."""
+        ...
+
+
+@dataclass(frozen=True)
+class DeviceTimed:
+    """Both sides' microseconds per call; the graph columns are None where a side cannot be captured."""
+
+    reference: Quantiles
+    candidate: Quantiles
+    graph_reference: Quantiles | None
+    graph_candidate: Quantiles | None
+    remark: str = ""  # why there are no graph columns
+
+    @property
+    def fastest(self) -> float:
+        """The candidate's least median, for plausibility."""
+        graph = self.graph_candidate.median if self.graph_candidate is not None else float("inf")
+        return min(self.candidate.median, graph)
+
+
+class Reference:
+    """The eager side of one subject: its calls, and their capture."""
+
+    def __init__(self, subjects: Subjects, subject: Subject, stage: Stage, region: int) -> None:
+        timing = subject.inputs.timing
+        assert timing is not None
+        self._stage = stage
+        self._region = region
+        self._calls = [
+            _bound(subjects.models[slot % subjects.copies].forward, subjects.inputs.slot(timing, slot))
+            for slot in range(timing.slots)
+        ]
+
+    def batch(self) -> tuple[float, list[object]]:
+        """Microseconds per call, and every call's result."""
+        spent: list[float] = []
+        with torch.no_grad(), self._stage.wall(spent):
+            results = [call() for call in self._calls]
+        return spent[0] / len(self._calls), results
+
+    def replays(self, times: int) -> tuple[float, list[object]]:
+        """The same under graph replay, ``times`` times over. Raises NotCapturable."""
+        with torch.no_grad():
+            self._stage.replay(self._region, self._calls, 1)
+            spent: list[float] = []
+            with self._stage.wall(spent):
+                results = self._stage.replay(self._region, self._calls, times)
+        return spent[0] / len(self._calls) / times, results
+
+    def forget(self) -> None:
+        """Give the captured graph's memory back."""
+        self._stage.forget()
+
+
+@dataclass
+class DeviceTimer:
+    """Times one loaded, checked candidate.
+
+    Args:
+        stage: the judge's own, for the reference.
+        empty_ns: what an empty command takes, from before the candidate was loaded.
+    """
+
+    subjects: Subjects
+    checker: Checker
+    worker: Commands
+    stage: Stage
+    empty_ns: float
+    claims: dict[str, list[float]] = field(default_factory=dict)  # event times by subject, as the worker says
+
+    def time(self, index: int, subject: Subject) -> DeviceTimed:
+        """Measure one timed subject in both regimes.
+
+        Raises:
+            CandidateFault: a timed call is wrong, inputs were changed, or the clocks disagree.
+        """
+        reference = Reference(self.subjects, subject, self.stage, 2 * index + 1)
+        inputs = subject.inputs.timing
+        assert inputs is not None
+        pristine = Pristine(self.subjects.inputs.bytes[inputs.base : inputs.end])
+        try:
+            eager = self._regime(index, subject, pristine, reference.batch, self._batch)
+            graph, remark = self._graph_regime(index, subject, pristine, reference)
+        finally:
+            reference.forget()
+        claimed = self._events(index, subject)
+        if graph is not None and claimed < CLAIM_SHARE * graph[1].median:
+            raise CandidateFault(
+                Outcome.IMPLAUSIBLE,
+                f"workload {subject.id}: clocks disagree: {claimed:.3g} us by the worker's events, "
+                f"{graph[1].median:.3g} us by replays timed from outside",
+            )
+        graph_reference, graph_candidate = graph if graph is not None else (None, None)
+        return DeviceTimed(eager[0], eager[1], graph_reference, graph_candidate, remark)
+
+    def _graph_regime(
+        self, index: int, subject: Subject, pristine: Pristine, reference: Reference
+    ) -> tuple[tuple[Quantiles, Quantiles] | None, str]:
+        try:
+            rough, _ = reference.replays(1)
+        except NotCapturable as error:
+            return None, f"the reference cannot be captured: {error}"
+        slots = self._slots(subject)
+        run = self._command(wire.REPLAY, index, subject, "being captured", 1)
+        if problem := _said(run).get("not_capturable"):
+            return None, f"it cannot be captured into a CUDA graph: {problem}"
+        mine = max(run.wall_ns - self.empty_ns, 1) / 1000 / slots
+        theirs_times = _times(rough * slots)
+
+        def candidate(which: int, what: Subject, times: int = _times(mine * slots)) -> float:
+            run = self._command(wire.REPLAY, which, what, "being replayed", times)
+            return max(run.wall_ns - self.empty_ns, 0) / 1000 / slots / times
+
+        def eager() -> tuple[float, list[object]]:
+            return reference.replays(theirs_times)
+
+        return self._regime(index, subject, pristine, eager, candidate), ""
+
+    def _regime(
+        self,
+        index: int,
+        subject: Subject,
+        pristine: Pristine,
+        reference: Callable[[], tuple[float, list[object]]],
+        candidate: Callable[[int, Subject], float],
+    ) -> tuple[Quantiles, Quantiles]:
+        """Pairs until they have taken the wanted time; (reference, candidate)."""
+        started = time.monotonic()
+        mine: list[float] = []
+        theirs: list[float] = []
+        self._pair(index, subject, pristine, reference, candidate, True)  # warm-up, checked but not counted
+        for cycle in range(MAX_CYCLES):
+            for reference_first in (True, False):
+                pair = self._pair(index, subject, pristine, reference, candidate, reference_first)
+                theirs.append(pair[0])
+                mine.append(pair[1])
+            if cycle + 1 < MIN_CYCLES:
+                continue
+            slow = statistics.median(theirs) < HOPELESS * statistics.median(mine)
+            if slow or time.monotonic() - started > self.checker.settings.timing_seconds / 2:
+                break
+        return quantiles(theirs), quantiles(mine)
+
+    def _pair(
+        self,
+        index: int,
+        subject: Subject,
+        pristine: Pristine,
+        reference: Callable[[], tuple[float, list[object]]],
+        candidate: Callable[[int, Subject], float],
+        reference_first: bool,
+    ) -> tuple[float, float]:
+        """One batch of each side on the same fresh inputs: microseconds per call of reference and candidate."""
+        assert subject.refresher is not None
+        subject.refresher.refresh(self.subjects.dice)
+        pristine.renew()
+        if reference_first:
+            theirs, expected = reference()
+            mine = candidate(index, subject)
+        else:
+            mine = candidate(index, subject)
+            self._require_intact(subject, pristine)  # or eager would compute on what the candidate left
+            theirs, expected = reference()
+        self._verify(index, subject, expected)
+        self._require_intact(subject, pristine)
+        return theirs, mine
+
+    def _batch(self, index: int, subject: Subject) -> float:
+        run = self._command(wire.RUN, index, subject, "being timed", 0, self._slots(subject))
+        return max(run.wall_ns - self.empty_ns, 0) / 1000 / self._slots(subject)
+
+    def _command(
+        self, action: int, index: int, subject: Subject, doing: str, second: int = 0, third: int = 0
+    ) -> Run:
+        torch.cuda.synchronize()
+        run = self.worker.command(
+            action,
+            2 * index + 1,
+            second,
+            third,
+            limit_s=self.checker.deadline.left,
+            doing=f"{doing} on workload {subject.id}",
+        )
+        if not self.checker.served(run, subject, f"workload {subject.id}"):
+            raise CandidateFault(Outcome.UNSUPPORTED, f"workload {subject.id}: it declined while being timed")
+        return run
+
+    def _events(self, index: int, subject: Subject) -> float:
+        """Median of the event times the worker claims, microseconds per call."""
+        run = self._command(wire.TIME, index, subject, "being timed by events")
+        claimed = _said(run).get("events_us")
+        if not isinstance(claimed, list) or not claimed:
+            raise CandidateFault(
+                Outcome.IMPLAUSIBLE, f"workload {subject.id}: the worker gave no event times"
+            )
+        times = [float(value) for value in claimed]
+        self.claims[subject.id] = times
+        return statistics.median(times)
+
+    def _verify(self, index: int, subject: Subject, expected: Sequence[object]) -> None:
+        """Publish the last batch's outputs and compare each with eager's. Raises CandidateFault."""
+        region, arena = subject.outputs.timing, self.subjects.outputs
+        assert region is not None
+        arena.poison_outputs(region)
+        self._command(wire.PUBLISH, index, subject, "handing over timed outputs", 0, region.slots)
+        place = f"workload {subject.id}, a timed call on fresh inputs"
+        columns = zip(*(as_tuple(result) for result in expected), strict=True)
+        for number, (column, allowance) in enumerate(zip(columns, subject.allowances, strict=True)):
+            got, right = arena.stacked(region, number), torch.stack(column)
+            if got.dtype == torch.bool:
+                got, right = got.view(torch.uint8), right.to(torch.uint8)
+            if problem := allowance.problem(got, right):
+                raise CandidateFault(Outcome.WRONG, f"{place}, output {number}: {unwritten(got, problem)}")
+
+    def _require_intact(self, subject: Subject, pristine: Pristine) -> None:
+        if not pristine.intact():
+            raise CandidateFault(
+                Outcome.WRONG, f"workload {subject.id}: it changes its inputs while being timed"
+            )
+
+    def _slots(self, subject: Subject) -> int:
+        assert subject.inputs.timing is not None
+        return subject.inputs.timing.slots
+
+
+def _bound(forward: Callable[..., object], inputs: Sequence[torch.Tensor]) -> Callable[[], object]:
+    arguments = tuple(inputs)
+    return lambda: forward(*arguments)
+
+
+def _times(batch_us: float) -> int:
+    """How many replays make a batch long enough."""
+    return max(1, min(MOST_REPLAYS, round(LEAST_BATCH_S * 1e6 / max(batch_us, 0.1))))
+
+
+def _said(run: Run) -> dict[str, object]:
+    """The worker's JSON, which is only ever a claim; empty if it is none."""
+    try:
+        said = json.loads(run.text)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
