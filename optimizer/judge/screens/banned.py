@@ -131,6 +131,7 @@ _ALLOWED_PRIVATE = (  # private names of torch that have no public spelling and 
     "torch._check",
     "torch._assert",
     "torch.ops",
+    "torch.nn.modules.utils",
     "torch._inductor.runtime.triton_helpers",
     "torch._inductor.runtime.libdevice",
 )
@@ -222,12 +223,15 @@ def _dotted(origin: str, line: int, extensions: bool) -> Iterator[Refusal]:
         return
     if any(part in _CARRIED for part in parts):
         yield Refusal("imports", line, f"`{origin}` is not accepted; a kernel needs no such module")
-    elif any(part.startswith("_") and not part.startswith("_foreach") for part in parts) and not (
-        any(under(origin, allowed) or under(allowed, origin) for allowed in _ALLOWED_PRIVATE)
-        or parts[-1] in ALLOWED_DUNDERS
+    elif any(_is_private(part) for part in parts) and not any(
+        under(origin, allowed) or under(allowed, origin) for allowed in _ALLOWED_PRIVATE
     ):
         detail = f"`{origin}` is private to {root}; use its public functions"
         yield Refusal("no private parts of torch and triton", line, detail)
+
+
+def _is_private(part: str) -> bool:
+    return part.startswith("_") and not part.startswith("_foreach") and part not in ALLOWED_DUNDERS
 
 
 def _attribute(name: str, line: int) -> Iterator[Refusal]:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from optimizer.judge.screens.origins import Origins
+from optimizer.judge.screens.refusal import MAX_SOURCE_BYTES
 
 _UNKNOWN = (
     "0"  # what a value known at run time only is read as: a number, as template parameters and sizes are
 )
-_DEPTH = 12
+_DEPTH = 64
+_CHARACTERS = 4 * MAX_SOURCE_BYTES
+_STEPS = 20_000  # expressions looked at in one file: names of names of names grow without end
 
 
 class Source(NamedTuple):
@@ -33,6 +36,8 @@ class Folder:
     """Evaluates string expressions: names, ``+``, ``*``, ``%``, join, replace, format, f-strings, dedent, strip."""
 
     def __init__(self, tree: ast.Module) -> None:
+        self._steps = 0
+        self._characters = 0
         self._values: dict[str, ast.expr] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign):
@@ -49,19 +54,24 @@ class Folder:
 
     def strings(self, node: ast.expr, depth: int = 0) -> list[Source] | None:
         """The strings of a string or a list of strings; None if they are not constants of the file."""
+        if not self._goes_on(depth):
+            return None
         if isinstance(node, ast.List | ast.Tuple):
             found = [self.strings(item, depth + 1) for item in node.elts]
             return None if any(item is None for item in found) else [s for item in found for s in item or []]
-        if isinstance(node, ast.Name | ast.Attribute) and depth < _DEPTH:
+        if isinstance(node, ast.Name | ast.Attribute):
             name = node.id if isinstance(node, ast.Name) else node.attr
             value = self._values.get(name)
             if value is not None:
                 return self.strings(value, depth + 1)
         text = self._text(node, depth)
-        return None if text is None else [Source(text, node.lineno)]
+        if text is None:
+            return None
+        self._characters += len(text)
+        return [Source(text, node.lineno)] if self._characters <= _CHARACTERS else None
 
     def _text(self, node: ast.expr, depth: int = 0) -> str | None:
-        if depth > _DEPTH:
+        if not self._goes_on(depth):
             return None
         if isinstance(node, ast.Constant):
             return str(node.value)
@@ -75,7 +85,9 @@ class Folder:
             return self._text(node.value, depth + 1)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             left, right = self._text(node.left, depth + 1), self._text(node.right, depth + 1)
-            return None if left is None or right is None else left + right
+            if left is None or right is None or len(left) + len(right) > _CHARACTERS:
+                return None
+            return left + right
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.Mult):
             return self._text(node.left, depth + 1)
         if isinstance(node, ast.IfExp):
@@ -83,6 +95,10 @@ class Folder:
         if isinstance(node, ast.Call):
             return self._call(node, depth)
         return None
+
+    def _goes_on(self, depth: int) -> bool:
+        self._steps += 1
+        return depth <= _DEPTH and self._steps <= _STEPS
 
     def _both(self, one: ast.expr, other: ast.expr, depth: int) -> str | None:
         texts = [self._text(one, depth + 1), self._text(other, depth + 1)]
@@ -101,7 +117,7 @@ class Folder:
         if method == "join" and node.args:
             parts = self.strings(node.args[0], depth + 1)
             return None if parts is None else base.join(part.text for part in parts)
-        if method == "replace" and len(texts) == 2:
+        if method == "replace" and len(texts) == 2 and base.count(texts[0]) * len(texts[1]) <= _CHARACTERS:
             return base.replace(texts[0], texts[1])
         if method in ("format", "strip", "lstrip", "rstrip", "substitute", "safe_substitute"):
             return "\n".join([base, *texts])

@@ -36,11 +36,12 @@ class Token(NamedTuple):
     line: int
 
 
+# What is never closed reaches to the end: no compiler takes it, and looking for its end again and again is quadratic.
 _LEXER = re.compile(
     r"""
       (?P<space>\s+)
-    | (?P<comment>//[^\n]*|/\*.*?\*/)
-    | (?P<raw>(?:u8|[uUL])?R"(?P<tag>[^()\\\s]{0,16})\(.*?\)(?P=tag)")
+    | (?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))
+    | (?P<raw>(?:u8|[uUL])?R"(?P<tag>[^()\\\s]{0,16})\(.*?(?:\)(?P=tag)"|\Z))
     | (?P<string>(?:u8|[uUL])?"(?:\\.|[^"\\\n])*")
     | (?P<character>(?:u8|[uUL])?'(?:\\.|[^'\\\n])+')
     | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
@@ -54,7 +55,7 @@ _LEXER = re.compile(
 def tokenize(source: str) -> Iterator[Token]:
     """The tokens of a C++ or CUDA source, without space and comments."""
     # Spliced lines are joined as the compiler joins them; the line count is kept by the newlines put back after.
-    joined = re.sub(r"((?:[^\n]*\\\r?\n)+)([^\n]*)", _unsplice, source)
+    joined = re.sub(r"(?m)^((?:[^\n]*\\\r?\n)+)([^\n]*)", _unsplice, source)
     line = 1
     for match in _LEXER.finditer(joined):
         kind, text = match.lastgroup or "other", match.group()

@@ -1,6 +1,7 @@
 """The CUDA screen: sources are found in string constants, each rule refuses by name and line of the file."""
 
 import textwrap
+import time
 
 import pytest
 
@@ -134,3 +135,19 @@ def test_extension_that_is_never_used() -> None:
     assert refusal is not None
     assert refusal.rule == "custom kernel"
     assert "never reached" in refusal.reason
+
+
+@pytest.mark.parametrize("text", ["/*" * 100_000, 'R"((' * 50_000, "x\\" * 100_000, '"' * 200_000])
+def test_unclosed_text_costs_no_quadratic_time(text: str) -> None:
+    start = time.process_time()
+    screen_cuda(text)
+    assert (
+        time.process_time() - start < 10
+    )  # half a second; a lexer that looks for each end anew took a minute
+
+
+def test_sources_that_double_without_end_are_refused() -> None:
+    lines = [f"A{i} = A{i - 1} + A{i - 1}" for i in range(1, 60)]
+    refusal = screen(candidate(sources="A59", extra="\n".join(["A0 = SOURCE", *lines])))
+    assert refusal is not None
+    assert refusal.rule == "readable sources"
