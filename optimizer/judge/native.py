@@ -15,6 +15,7 @@ from optimizer.judge.checks import Checker, Deadline
 from optimizer.judge.course import Course, describe, weighted_speedup
 from optimizer.judge.isolation.walls import WallPlan, system_read_paths
 from optimizer.judge.numeric_state import written_down
+from optimizer.judge.profile import NativeTime, native_profile
 from optimizer.judge.remote import CandidateFault, SandboxFault, Worker
 from optimizer.judge.roofline import SLACK, Roofline
 from optimizer.judge.settings import JudgeSettings
@@ -94,6 +95,8 @@ class NativeBench:
             if not settings.timing:
                 return course.verdict(Outcome.CORRECT, "all checks passed; not timed")
             share = self._time(worker, checker, empty, course)
+        if settings.profiling:
+            course.profile = native_profile(self._native_times(course.results))
         speedup = weighted_speedup(self._subjects, course.results)
         return course.verdict(
             Outcome.CORRECT, describe(speedup, course.results), speedup=speedup, roofline=share
@@ -135,6 +138,24 @@ class NativeBench:
                 known = self._roofline.known(subjects, subject)
                 heaviest, share = weight, min(reached, 1.0) if known else None
         return share
+
+    def _native_times(self, results: tuple[WorkloadResult, ...]) -> list[NativeTime]:
+        times = []
+        for subject, result in zip(self._subjects.subjects, results, strict=True):
+            if result.candidate is None:
+                continue
+            bound = self._roofline.bound(self._subjects, subject, self._settings.threads)
+            times.append(
+                NativeTime(
+                    workload=subject.id,
+                    microseconds=result.candidate.median,
+                    overhead=self._overhead[subject.id],
+                    moved=bound.moved,
+                    moving=bound.moving * 1e6,
+                    computing=bound.computing * 1e6,
+                )
+            )
+        return times
 
     def _roofline_share(self, subject: Subject, result: WorkloadResult) -> float:
         """Bound over measured kernel time. Raises CandidateFault if the time beats the bound by more than the slack."""

@@ -9,6 +9,8 @@ implausible.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from extractor.schema import LawKind
 from optimizer.judge.dependence import needed_bytes
 from optimizer.judge.subjects import CACHE_MULTIPLE, Subject, Subjects
@@ -23,6 +25,20 @@ _WHOLE_READERS = {"linear", "matmul", "mm", "addmm", "mul", "add", "layer_norm",
 # Inputs of these laws do not decide by their values which others are read.
 _VALUE_BLIND = {LawKind.NORMAL, LawKind.UNIFORM, LawKind.ROTARY}
 _SLOTS_LOOKED_AT = 32
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What one call takes at least: seconds to move its bytes, seconds to compute its products; they overlap."""
+
+    moving: float
+    computing: float
+    moved: float  # bytes
+
+    @property
+    def seconds(self) -> float:
+        """Seconds below which one call cannot be, without slack."""
+        return max(self.moving, self.computing)
 
 
 class Roofline:
@@ -50,25 +66,29 @@ class Roofline:
 
     def share(self, subjects: Subjects, subject: Subject, seconds: float, threads: int) -> float:
         """Bound over time of one call: 1 is at the bound; above ``SLACK`` the time is implausible."""
-        inputs = self._inputs.get(subject.id) or 0
-        share = bound_seconds(subjects, subject, self._machine, self._memory, threads, inputs) / seconds
+        share = self.bound(subjects, subject, threads).seconds / seconds
         for _ in range(_REMEASURE):
             if share <= 1.0:
                 break
             self._memory = max(self._memory, self._machine.measure_memory_bandwidth())
-            share = bound_seconds(subjects, subject, self._machine, self._memory, threads, inputs) / seconds
+            share = self.bound(subjects, subject, threads).seconds / seconds
         return share
 
+    def bound(self, subjects: Subjects, subject: Subject, threads: int) -> Bound:
+        """The bound on one call of this subject, at the bandwidth measured so far."""
+        inputs = self._inputs.get(subject.id) or 0
+        return bound_of(subjects, subject, self._machine, self._memory, threads, inputs)
 
-def bound_seconds(
+
+def bound_of(
     subjects: Subjects,
     subject: Subject,
     machine: MachineFacts,
     memory: float,
     threads: int,
     inputs: int = 0,
-) -> float:
-    """Seconds below which one call of this subject cannot be, without slack; ``memory`` in bytes per second.
+) -> Bound:
+    """The bound on one call of this subject; ``memory`` in bytes per second.
 
     ``inputs`` is how many bytes of its inputs a call must read.
     """
@@ -83,7 +103,7 @@ def bound_seconds(
     computed = multiply_adds(subjects, subject) / (_PER_CYCLE.get(machine.isa[0], 32) * _CLOCK_HZ)
     if "amx_bf16" in machine.flags:
         computed /= 8
-    return max(moved / threads, computed / threads)
+    return Bound(moved / threads, computed / threads, whole + inputs + written_bytes(subject))
 
 
 def input_bytes(subjects: Subjects, subject: Subject) -> int | None:
