@@ -92,6 +92,8 @@ def _draw(
             if recorded is None:
                 raise ValueError(f"input {spec.name!r} has no law and no recorded value was given")
             return recorded.clone()
+        case LawKind.SOURCE:
+            raise ValueError(f"input {spec.name!r} is drawn by its task's own code: Task.source_inputs")
         case LawKind.NORMAL:
             values = torch.empty(spec.shape, dtype=torch.float32).normal_(generator=generator)
             flat = values.view(-1)

@@ -128,7 +128,12 @@ def _round_up(value: int) -> int:
 
 
 class Arena:
-    """One anonymous memory file, mapped writable here. ``size`` is in bytes."""
+    """One anonymous memory file, mapped writable here. ``size`` is in bytes; ``bytes`` is all of it as uint8.
+
+    ``sealed`` is True once no worker can write to it any more; memory of other kinds may never be.
+    """
+
+    sealed = False
 
     def __init__(self, name: str, size: int) -> None:
         self.size = _round_up(max(size, _ALIGN))
@@ -145,6 +150,7 @@ class Arena:
         """No new writable mapping, no other size, for anyone, ever."""
         seals = _SEAL_SHRINK | _SEAL_GROW | _SEAL_FUTURE_WRITE | _SEAL_SEAL
         fcntl.fcntl(self.descriptor, _F_ADD_SEALS, seals)
+        self.sealed = True
 
     def close(self) -> None:
         """Close the file; the memory goes when the last tensor over it goes."""

@@ -33,7 +33,7 @@ def needed_bytes(
             outputs = [o for o in as_tuple(model(*leaves)) if o.requires_grad]
             if not outputs:
                 return None
-            directions = [torch.randn(o.shape, generator=generator).to(o.dtype) for o in outputs]
+            directions = [torch.randn(o.shape, generator=generator).to(o) for o in outputs]
             slopes = torch.autograd.grad(outputs, [leaves[i] for i in floats], directions, allow_unused=True)
     except RuntimeError:
         return None
@@ -45,12 +45,12 @@ def needed_bytes(
             continue
         strength = slope.detach().float().abs().nan_to_num(0.0, 0.0, 0.0)
         felt = (strength >= NOTICEABLE * strength.max()) & (strength > 0)
-        elements = torch.arange(place.span // size).as_strided(
+        elements = torch.arange(place.span // size, device=slope.device).as_strided(
             place.shape, place.stride, (place.offset - place.start) // size
         )
         before = needed.get(place.start)
         if before is None or before.numel() != place.span // size:
-            before = needed[place.start] = torch.zeros(place.span // size, dtype=torch.bool)
+            before = needed[place.start] = felt.new_zeros(place.span // size)
         already = int(before.sum())
         before[elements[felt]] = True
         total += (int(before.sum()) - already) * size

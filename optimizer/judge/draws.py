@@ -26,8 +26,29 @@ _CHANGE_EVERY = 16  # of a big weight, one block in so many is changed
 
 def draw_trial(task: Task, workload: Workload, generator: torch.Generator) -> list[torch.Tensor]:
     """Fresh inputs by the laws. Raises CorruptTask if recorded values are needed and unreadable."""
+    if _from_source(workload.inputs):
+        return task.source_inputs(workload.id, _seed(generator))
     needs_recorded = any(spec.law.kind is LawKind.RECORDED for spec in workload.inputs)
     return draw_inputs(workload, generator, task.recorded_inputs(workload.id) if needs_recorded else None)
+
+
+def moved(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+    """The same tensors on a device: strides, offsets and shared storages stay as they are."""
+    if all(tensor.device == device for tensor in tensors):
+        return list(tensors)
+    storages: dict[int, torch.Tensor] = {}
+    result = []
+    for tensor in tensors:
+        home = tensor.untyped_storage()
+        if home.data_ptr() not in storages:
+            storages[home.data_ptr()] = torch.empty(0, dtype=torch.uint8).set_(home).to(device)
+        target = storages[home.data_ptr()].untyped_storage()
+        result.append(
+            torch.empty(0, dtype=tensor.dtype, device=device).set_(
+                target, int(tensor.storage_offset()), tensor.shape, tensor.stride()
+            )
+        )
+    return result
 
 
 def copy_into(views: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
@@ -47,30 +68,37 @@ def fill_weights(
                 stacked[copy].copy_(draw_weights((spec,), generator)[spec.attribute])
             continue
         count = stacked[0].numel()
-        pool = _pool(_as_input(spec), min(count, _POOL) + _POOL_SLACK, generator)
+        pool = _pool(_as_input(spec), min(count, _POOL) + _POOL_SLACK, generator).to(stacked.device)
         for copy in range(region.slots):
             _fill_from_pool(stacked[copy].view(-1), pool, dice)
 
 
 class WeightChange:
-    """Other values in part of one weight copy, in place, and back: what a stale packing or cache would miss.
+    """Other values in one weight copy, in place, and back: what a stale packing or cache would miss."""
 
-    Small weights change altogether, big ones in blocks all over.
-    """
+    def __init__(self, views: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
+        self._views = views
+        self._original = [view.clone() for view in views]
+        self._changed = values
 
-    def __init__(self, tensors: Sequence[torch.Tensor], dice: random.Random) -> None:
-        self._views: list[torch.Tensor] = []
+    @classmethod
+    def shuffled(cls, tensors: Sequence[torch.Tensor], dice: random.Random) -> WeightChange:
+        """Small weights change altogether, big ones in blocks all over."""
+        views: list[torch.Tensor] = []
         for tensor in tensors:
             flat = tensor.view(-1)
             blocks = -(-flat.numel() // _CHANGE_BLOCK)
             every = 1 if blocks <= _CHANGE_EVERY else _CHANGE_EVERY
             for block in range(dice.randrange(every), blocks, every):
-                self._views.append(flat[block * _CHANGE_BLOCK : (block + 1) * _CHANGE_BLOCK])
-        self._original = [view.clone() for view in self._views]
+                views.append(flat[block * _CHANGE_BLOCK : (block + 1) * _CHANGE_BLOCK])
         # Another order of the same values keeps the law; a factor makes even constant weights differ.
-        self._changed = [
-            view.flip(0).mul(0.75) if view.dtype.is_floating_point else view.flip(0) for view in self._views
-        ]
+        return cls(views, [_other_values(view) for view in views])
+
+    @classmethod
+    def to(cls, tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> WeightChange:
+        """All of them change to these values."""
+        pairs = zip(tensors, values, strict=True)
+        return cls(tensors, [value.detach().to(tensor.device, copy=True) for tensor, value in pairs])
 
     def apply(self) -> None:
         """Put the other values in place."""
@@ -115,7 +143,8 @@ class Refresher:
         for spec, placed in zip(workload.inputs, region.tensors, strict=True):
             count = max(1, _elements(placed.shape, placed.stride)) * region.slots
             pooled = spec.law.kind in _POOLED
-            pools.append(_pool(spec, min(count, _POOL) + _POOL_SLACK, generator) if pooled else None)
+            pool = _pool(spec, min(count, _POOL) + _POOL_SLACK, generator) if pooled else None
+            pools.append(pool.to(arena.bytes.device) if pool is not None else None)
         return cls(arena, region, tuple(pools))
 
     def refresh(self, dice: random.Random) -> None:
@@ -132,6 +161,19 @@ class Refresher:
             elif turn and stacked.numel():
                 target = _writable(stacked)
                 target.copy_(target.roll(turn, 0))
+
+
+def _from_source(specs: Sequence[TensorSpec]) -> bool:
+    return any(spec.law.kind is LawKind.SOURCE for spec in specs)
+
+
+def _seed(generator: torch.Generator) -> int:
+    return int(torch.randint(1 << 62, (1,), generator=generator))
+
+
+def _other_values(view: torch.Tensor) -> torch.Tensor:
+    other = view.flip(0)
+    return other.mul(0.75) if view.dtype.is_floating_point else other
 
 
 def _any_recorded(specs: Sequence[TensorSpec]) -> bool:

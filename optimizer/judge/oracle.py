@@ -1,22 +1,27 @@
 """What the right answer is: the reference in double precision, and eager's own answer at the task's dtype.
 
 Both are computed in the judge's process only. Running ``Model`` in fp64 needs more than fp64 weights: its source
-casts (``.to(torch.float32)``, ``.float()``, ``dtype=torch.float32``), and each such cast is neutralised.
+casts (``.to(torch.float32)``, ``.float()``, ``dtype=torch.float32``), and each such cast is neutralised; and it makes
+tensors of the default dtype, which is fp64 meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-_LOW = (torch.float16, torch.bfloat16, torch.float32)
+from extractor.program import flat_outputs
+
+_LOW = (torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2)
 _CASTS = {"float", "half", "bfloat16", "double"}
 _PRODUCTS = {
-    "linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "__matmul__", "__rmatmul__", "conv1d",
-    "scaled_dot_product_attention",
+    "linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "__matmul__", "__rmatmul__", "bilinear",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "scaled_dot_product_attention",
 }  # fmt: skip
 _GROUPED = {"_grouped_mm", "grouped_mm"}
 
@@ -58,10 +63,8 @@ class DoublePrecision(TorchFunctionMode):
 
 
 def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
-    """A model's result as a flat tuple of tensors."""
-    if isinstance(result, torch.Tensor):
-        return (result,)
-    return tuple(tensor for item in result for tensor in as_tuple(item))
+    """A model's result as a flat tuple of tensors; numbers become 0-d ones on the CPU. Raises TypeError."""
+    return tuple(flat_outputs(result))
 
 
 def widen(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -73,16 +76,36 @@ def widen(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def exact_outputs(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The double-precision answer of a model whose weights were widened."""
+    """The double-precision answer of a model whose weights were widened, all on the inputs' device.
+
+    Raises what the model raises where an operation of it has no double-precision form.
+    """
     wide = [tensor.double() if tensor.dtype in _LOW else tensor for tensor in inputs]
-    with torch.no_grad(), DoublePrecision():
-        return tuple(tensor.detach() for tensor in as_tuple(model(*wide)))
+    with torch.no_grad(), _default_double(), DoublePrecision():
+        outputs = as_tuple(model(*wide))
+    return tuple(tensor.detach() for tensor in beside(outputs, inputs))
 
 
 def eager_outputs(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Eager's answer at the task's dtype."""
+    """Eager's answer at the task's dtype, all of it on the inputs' device."""
     with torch.no_grad():
-        return tuple(tensor.detach() for tensor in as_tuple(model(*inputs)))
+        return tuple(tensor.detach() for tensor in beside(as_tuple(model(*inputs)), inputs))
+
+
+def beside(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Numbers among the outputs, which are on the CPU, brought to the inputs' device."""
+    device = inputs[0].device if inputs else torch.device("cpu")
+    return tuple(tensor if tensor.device == device else tensor.to(device) for tensor in outputs)
+
+
+@contextlib.contextmanager
+def _default_double() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _widened_dtype(value: Any) -> Any:
@@ -95,10 +118,10 @@ def _widened(value: Any) -> Any:
 
 def _chunked_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     middle = torch.float32 if weight.dtype in (torch.bfloat16, torch.float16) else torch.float64
-    result = torch.empty((*x.shape[:-1], weight.shape[0]), dtype=torch.float64)
+    result = torch.empty((*x.shape[:-1], weight.shape[0]), dtype=torch.float64, device=x.device)
     x = x.to(middle)
     step = max(1, _CHUNK_ELEMENTS // weight.shape[1])
-    buffer = torch.empty((step, weight.shape[1]), dtype=middle)
+    buffer = torch.empty((step, weight.shape[1]), dtype=middle, device=x.device)
     for start in range(0, weight.shape[0], step):
         part = weight[start : start + step]
         rows = buffer[: part.shape[0]].copy_(part)
@@ -116,5 +139,5 @@ def _grouped(x: torch.Tensor, weight: torch.Tensor, offsets: torch.Tensor | None
     for group, end in enumerate(offsets.tolist()):
         parts.append(x[start:end] @ weight[group].double())
         start = end
-    parts.append(torch.zeros((x.shape[0] - start, weight.shape[2]), dtype=torch.float64))
+    parts.append(x.new_zeros((x.shape[0] - start, weight.shape[2])))
     return torch.cat(parts)

@@ -3,6 +3,9 @@
 Vocabulary. A *subject* is one workload under judgement, or the held-out one. Its *check region* holds the trials, its
 *timing region* (timed subjects only) the slots of timed batches. Weights exist in several copies of different values:
 timed calls rotate over them so that they come from memory, as in a model with many layers.
+
+All of it lies where the candidates run: in memory files on the CPU, in shared device memory on a GPU. Values are always
+drawn on the CPU and copied, so that a seed means the same everywhere.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ from pathlib import Path
 import torch
 
 from extractor.errors import KernelgraftError
+from extractor.program import state_of
 from extractor.schema import Phase, TensorSpec, Workload
 from extractor.task import Task
 from optimizer.judge.arena import Arena, Layout, Region, place
-from optimizer.judge.draws import Refresher, WeightChange, copy_into, draw_trial, fill_weights
+from optimizer.judge.draws import Refresher, WeightChange, copy_into, draw_trial, fill_weights, moved
 from optimizer.judge.heldout import held_out_workload
 from optimizer.judge.oracle import eager_outputs, exact_outputs, widen
+from optimizer.judge.pristine import Pristine
 from optimizer.judge.settings import JudgeSettings
 from optimizer.judge.tolerance import Allowance, Truth
 from optimizer.languages.abi import ITEM_BYTES
@@ -86,12 +91,23 @@ class Subjects:
     Opening draws weights and trials and computes the right answers: from tenths of a second to a few seconds for a
     large lm_head. Extra memory: the copies (see ``JudgeSettings.memory_bytes``) plus one of each tensor.
 
+    Attributes:
+        device: where inputs, weights, outputs and right answers are.
+        inputs, weights, outputs: the arenas. What may not be written is sealed on the CPU; on a GPU nothing can be,
+            and the checker compares (see ``guards``).
+        copies: distinct weight copies, the slots of ``weight_region``; ``models`` are eager models over them.
+        seeds: under which a candidate's model of each copy is constructed, and last the one for changed weights,
+            which lie where copy 0 does. Inputs are drawn by other seeds.
+        change: puts the changed weights in place and back; None for a task without weights.
+        guards: by kind (``inputs``, ``weights``), copies of what a candidate could write to and must not.
+
     Raises:
         NotEnoughMemory: they do not fit.
     """
 
     def __init__(self, task: Task, settings: JudgeSettings, machine: MachineFacts) -> None:
         self.task = task
+        self.device = torch.device(settings.device)
         self._settings = settings
         self._machine = machine
         seed = random.SystemRandom().getrandbits(62) if settings.seed is None else settings.seed
@@ -136,14 +152,32 @@ class Subjects:
         self.subjects = tuple(self._with_truths(subjects))
         self.inputs.seal()
         self.weights.seal()
+        self.guards = {
+            kind: Pristine(arena.bytes)
+            for kind, arena in (("inputs", self.inputs), ("weights", self.weights))
+            if not arena.sealed
+        }
 
     def _arena(self, name: str, size: int) -> Arena:
-        available = _available_bytes()
+        available = _available_bytes(self.device)
         if size > available:
             raise NotEnoughMemory(task=self.task.id, needed=size >> 20, available=available >> 20)
-        arena = Arena(name, size)
+        arena: Arena
+        if self.device.type == "cpu":
+            arena = Arena(name, size)
+        else:
+            from optimizer.judge.device.arena import DeviceArena
+
+            arena = DeviceArena(name, size, str(self.device))
         self._arenas.append(arena)
         return arena
+
+    @property
+    def cache_bytes(self) -> int:
+        """The last cache before memory: what cold data must exceed."""
+        if self.device.type == "cpu":
+            return self._machine.l3_bytes
+        return int(torch.cuda.get_device_properties(self.device).L2_cache_size)
 
     def _open_weights(self) -> None:
         specs = self.task.spec.weights
@@ -154,21 +188,43 @@ class Subjects:
         self.weight_region = place(layouts, 0, self.copies)
         self.weights = self._arena("kernelgraft-weights", self.weight_region.end)
         self.weights.poison_inputs(self.weight_region)
-        fill_weights(specs, self.weights, self.weight_region, self._generator, self.dice)
-        self.models = [self._model(copy) for copy in range(self.copies)]
-        self.change = WeightChange(self.weights.slot(self.weight_region, 0), self.dice) if specs else None
+        self.seeds = tuple(self.dice.getrandbits(62) for _ in range(self.copies + 1))
+        self.models = self._models()
+        first = self.weights.slot(self.weight_region, 0)
+        if not specs:
+            self.change = None
+        elif self.task.spec.constructed:
+            state = state_of(self.task.construct(self.seeds[-1]))
+            self.change = WeightChange.to(first, [state[spec.attribute] for spec in specs])
+        else:
+            self.change = WeightChange.shuffled(first, self.dice)
 
     def _copies(self) -> int:
         if not self.weight_bytes:
             return 1
-        wanted = -(-CACHE_MULTIPLE * self._machine.l3_bytes // self.weight_bytes)
+        wanted = -(-CACHE_MULTIPLE * self.cache_bytes // self.weight_bytes)
         affordable = max(1, self._settings.memory_bytes // self.weight_bytes)
         return max(1, min(wanted, affordable, MAX_COPIES))
 
-    def _model(self, copy: int) -> torch.nn.Module:
-        model = self.task.reference()
-        self.task.load_weights_into(model, self._weights_of(copy))
-        return model
+    def _models(self) -> list[torch.nn.Module]:
+        """Eager models over all weight copies, which are given their values here."""
+        specs = self.task.spec.weights
+        if not self.task.spec.constructed:
+            fill_weights(specs, self.weights, self.weight_region, self._generator, self.dice)
+            return [self._bound(self.task.reference(), self._weights_of(copy)) for copy in range(self.copies)]
+        models = []
+        for copy in range(self.copies):
+            model = self.task.construct(self.seeds[copy])
+            state, views = state_of(model), self._weights_of(copy)
+            for attribute, view in views.items():
+                view.copy_(state[attribute])
+            models.append(self._bound(model, views))
+        return models
+
+    def _bound(self, model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> torch.nn.Module:
+        """The model over these weights, on the device with what else it holds."""
+        self.task.load_weights_into(model, weights)
+        return model if self.device.type == "cpu" else model.to(self.device)
 
     def _weights_of(self, copy: int) -> dict[str, torch.Tensor]:
         views = self.weights.slot(self.weight_region, copy)
@@ -181,13 +237,13 @@ class Subjects:
         return [(workload, workload.id in timed) for workload in spec.workloads]
 
     def _draft(self, workload: Workload, timed: bool) -> _Draft:
-        trial = draw_trial(self.task, workload, self._generator)
+        trial = moved(draw_trial(self.task, workload, self._generator), self.device)
         outputs = eager_outputs(self.models[0], trial if timed else dense(trial))
         if not workload.outputs:
             workload = workload.model_copy(
                 update={"outputs": tuple(_spec_of(o, i) for i, o in enumerate(outputs))}
             )
-        seconds = _quick_seconds(self.models[0], trial) if timed else 0.0
+        seconds = _quick_seconds(self.models[0], trial, self.device) if timed else 0.0
         truth_bytes = sum(output.numel() * 12 for output in outputs)
         trials = max(2, min(self._settings.trials, TRUTH_BYTES // max(truth_bytes, 1)))
         slots = self._slots(workload, seconds) if timed and self._settings.timing else 0
@@ -204,9 +260,9 @@ class Subjects:
         specs = (*workload.inputs, *workload.outputs)
         moved = sum(_layout(spec).storage_elements * ITEM_BYTES[spec.dtype] for spec in specs)
         wanted = max(self.copies, int(BATCH_SECONDS / max(seconds, 1e-7)) + 1)
-        swept = self.weight_bytes * self.copies >= 2 * self._machine.l3_bytes
+        swept = self.weight_bytes * self.copies >= 2 * self.cache_bytes
         if moved >= COLD_ACTIVATION_BYTES and not swept:
-            wanted = max(wanted, -(-CACHE_MULTIPLE * self._machine.l3_bytes // moved))
+            wanted = max(wanted, -(-CACHE_MULTIPLE * self.cache_bytes // moved))
         affordable = max(1, self._settings.memory_bytes // 2 // max(moved, 1))
         slots = min(wanted, affordable, MAX_SLOTS)
         return max(slots - slots % self.copies, min(slots, self.copies))
@@ -253,8 +309,13 @@ class Subjects:
     def _append_truths(
         self, subjects: Sequence[Subject], truths: list[list[tuple[Truth, ...]]], *, last: bool
     ) -> None:
-        wide = self.task.reference()
-        self.task.load_weights_into(wide, widen(self._weights_of(0)))
+        wide, eager_model = self.task.reference(), self.models[0]
+        if self.task.spec.constructed:  # what a constructor derives from its weights follows them only there
+            seed = self.seeds[-1] if last else self.seeds[0]
+            wide = self.task.construct(seed)
+            if last:
+                eager_model = self._bound(self.task.construct(seed), self._weights_of(0))
+        wide = self._bound(wide, widen(self._weights_of(0)))
         for subject, trials in zip(subjects, truths, strict=True):
             chosen = range(subject.trials - 1, subject.trials) if last else range(subject.trials - 1)
             for slot in chosen:
@@ -262,7 +323,7 @@ class Subjects:
                 exact = exact_outputs(wide, inputs)
                 # Only a timed eager must see the captured strides: torch multiplies a strided [1, 1, 1024] of
                 # bfloat16 a hundred times slower, and its error is the same.
-                eager = eager_outputs(self.models[0], inputs if subject.timed else dense(inputs))
+                eager = eager_outputs(eager_model, inputs if subject.timed else dense(inputs))
                 trials.append(tuple(_truth(a, b) for a, b in zip(exact, eager, strict=True)))
 
 
@@ -313,8 +374,10 @@ def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _available_bytes() -> int:
-    """Memory the kernel says can be had without swapping; unbounded where it does not say."""
+def _available_bytes(device: torch.device) -> int:
+    """Memory that can be had there, on the CPU without swapping; unbounded where the kernel does not say."""
+    if device.type != "cpu":
+        return int(torch.cuda.mem_get_info(device)[0])
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
@@ -322,12 +385,20 @@ def _available_bytes() -> int:
         return sys.maxsize
 
 
-def _quick_seconds(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> float:
-    """Best of three eager calls on this thread's CPU clock."""
+def _quick_seconds(model: torch.nn.Module, inputs: Sequence[torch.Tensor], device: torch.device) -> float:
+    """Best of three eager calls: on this thread's CPU clock, or by events on a GPU."""
     best = float("inf")
     with torch.no_grad():
         for _ in range(3):
-            start = time.thread_time()
+            if device.type == "cpu":
+                start = time.thread_time()
+                model(*inputs)
+                best = min(best, time.thread_time() - start)
+                continue
+            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            first.record()
             model(*inputs)
-            best = min(best, time.thread_time() - start)
+            last.record()
+            last.synchronize()
+            best = min(best, first.elapsed_time(last) / 1e3)
     return best

@@ -13,6 +13,9 @@ DTYPE_CODES = {
     "int8": 6,
     "uint8": 7,
     "bool": 8,
+    "int16": 9,
+    "float8_e4m3fn": 10,
+    "float8_e5m2": 11,
 }
 ITEM_BYTES = {
     "float32": 4,
@@ -24,6 +27,9 @@ ITEM_BYTES = {
     "int8": 1,
     "uint8": 1,
     "bool": 1,
+    "int16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
 }
 OK, UNSUPPORTED = 0, 1
 PACK_ALIGNMENT = 4096  # a page: rows that cross pages seldom prefetch better (1.4x on a GEMV at M=4)

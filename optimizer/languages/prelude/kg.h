@@ -27,7 +27,8 @@
 #include <omp.h>
 #endif
 
-enum kg_dtype : int32_t { KG_F32 = 0, KG_BF16 = 1, KG_F16 = 2, KG_F64 = 3, KG_I64 = 4, KG_I32 = 5, KG_I8 = 6, KG_U8 = 7, KG_BOOL = 8 };
+enum kg_dtype : int32_t { KG_F32 = 0, KG_BF16 = 1, KG_F16 = 2, KG_F64 = 3, KG_I64 = 4, KG_I32 = 5, KG_I8 = 6, KG_U8 = 7, KG_BOOL = 8,
+                         KG_I16 = 9, KG_F8E4M3 = 10, KG_F8E5M2 = 11 };
 enum { KG_OK = 0, KG_UNSUPPORTED = 1 };
 
 struct kg_tensor {
