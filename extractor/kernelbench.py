@@ -41,7 +41,7 @@ from extractor.kernelbench_file import (
 )
 from extractor.keys import dtype_name
 from extractor.measure import measure_weight
-from extractor.program import flat_outputs, state_of
+from extractor.program import flat_outputs, move_to, state_of
 from extractor.run_folder import make_folder, unwritable, write_json, write_text
 from extractor.schema import (
     Health,
@@ -115,7 +115,7 @@ def _describe(path: Path, text: str, device: str) -> TaskSpec:
     state = state_of(model)
     if device != "cpu":
         with blaming(f"moving Model to {device}"):
-            model.to(device)
+            move_to(model, device)
     workloads = tuple(_workload(name, draw, model, constants, device, key) for name, draw in draws.items())
     with blaming("forward"):
         flags = _flags(module, model, draws[DEFAULT_WORKLOAD], workloads[0], device)

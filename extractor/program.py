@@ -133,6 +133,43 @@ def bind_state(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> N
             raise KeyError(name)
 
 
+def move_to(model: torch.nn.Module, device: torch.device | str) -> torch.nn.Module:
+    """``model.to(device)``, and tensors that modules keep in plain attributes (lists, tuples, dicts of them) as well.
+
+    A constructor may well derive a packed or transposed weight and keep it as an attribute of no special kind.
+    """
+    model.to(device)
+    internal = _internal_attributes()
+    for module in model.modules():
+        plain = {name: value for name, value in vars(module).items() if name not in internal}
+        for name, value in plain.items():
+            moved = _moved(value, device)
+            if moved is not value:
+                setattr(module, name, moved)
+    return model
+
+
+def _internal_attributes() -> frozenset[str]:
+    import torch
+
+    return frozenset(vars(torch.nn.Module()))
+
+
+def _moved(value: Any, device: torch.device | str) -> Any:
+    """The value with its tensors moved; itself if it holds none."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if type(value) in (list, tuple):
+        items = [_moved(item, device) for item in value]
+        return type(value)(items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    if type(value) is dict:
+        entries = {key: _moved(item, device) for key, item in value.items()}
+        return entries if any(entries[key] is not value[key] for key in entries) else value
+    return value
+
+
 def flat_outputs(result: Any) -> list[torch.Tensor]:
     """What a forward returned as a flat list: tensors of nested tuples and lists in order, numbers as 0-d tensors.
 
