@@ -56,7 +56,7 @@ class Checker:
         if change is not None:
             change.apply()
             try:
-                self.worker.pack(0, self.deadline.left)
+                self.worker.pack(0, self.deadline.left, changed=True)
                 for index, subject in enumerate(self.subjects.subjects):
                     self._trials(
                         index, subject, [subject.trials - 1], errors, unsupported, "with changed weights"

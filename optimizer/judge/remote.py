@@ -265,8 +265,8 @@ class Worker(Handle):
         if run.status:
             raise CandidateFault(Outcome.BUILD_FAILED, f"the library does not serve: {run.text}")
 
-    def pack(self, copy: int, limit_s: float) -> None:
-        """Run the packing step on one weight copy. Raises CandidateFault."""
+    def pack(self, copy: int, limit_s: float, *, changed: bool = False) -> None:
+        """Run the packing step on one weight copy, whose values may be others by now. Raises CandidateFault."""
         self.command(wire.PACK, copy, limit_s=limit_s, doing="packing weights (kg_pack)")
 
     def run(self, region: int, first: int, count: int, limit_s: float, doing: str) -> Run:

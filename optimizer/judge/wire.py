@@ -17,7 +17,7 @@ FAULT = struct.Struct("<cbhiQ")
 LOAD, PACK, RUN, PUBLISH, KNOCK_OUT, TIME, REPLAY, PROFILE = range(1, 9)
 MAX_MESSAGE = 1 << 16
 MAX_TEXT = 1 << 15
-OK, RAISED, NOT_WHAT_IT_SAYS = 0, 10, 11  # Done.status of workers of Python candidates
+OK, RAISED, NOT_WHAT_IT_SAYS, NOT_CAPTURABLE = 0, 10, 11, 12  # Done.status of workers of Python candidates
 
 
 class Done(NamedTuple):
