@@ -125,9 +125,9 @@ def bind_state(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> N
     for name, tensor in tensors.items():
         home, _, leaf = name.rpartition(".")
         owner = model.get_submodule(home)
-        if leaf in owner._parameters:
+        if owner._parameters.get(leaf) is not None:
             owner._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
-        elif leaf in owner._buffers:
+        elif owner._buffers.get(leaf) is not None:
             owner._buffers[leaf] = tensor
         else:
             raise KeyError(name)
