@@ -1,13 +1,14 @@
 # task: silu_gate
 # kind: honest
 # expect: correct
-# why: a grid-stride loop with fewer threads than elements.
+# why: a grid-stride loop with fewer threads than elements, ATen's headers, a checked launch.
 import torch
 from torch.utils.cpp_extension import load_inline
 
 CUDA = r"""
-#include <torch/types.h>
-#include <c10/cuda/CUDAStream.h>
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
 
 __global__ void silu_gate_kernel(const float* __restrict__ gate, const float* __restrict__ up,
                                  float* __restrict__ out, int64_t n) {
@@ -22,8 +23,9 @@ torch::Tensor silu_gate(torch::Tensor gate, torch::Tensor up) {
   gate = gate.contiguous();
   up = up.contiguous();
   auto out = torch::empty_like(gate);
-  silu_gate_kernel<<<2, 64, 0, c10::cuda::getCurrentCUDAStream()>>>(
+  silu_gate_kernel<<<2, 64, 0, at::cuda::getCurrentCUDAStream()>>>(
       gate.data_ptr<float>(), up.data_ptr<float>(), out.data_ptr<float>(), gate.numel());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 """

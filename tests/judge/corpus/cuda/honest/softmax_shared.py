@@ -6,7 +6,8 @@ import torch
 from torch.utils.cpp_extension import load_inline
 
 CUDA = r"""
-#include <torch/types.h>
+#include <torch/extension.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <cfloat>
@@ -40,12 +41,14 @@ __global__ void softmax_kernel(const float* x, float* out, int width) {
 }
 
 torch::Tensor softmax(torch::Tensor x) {
+  TORCH_CHECK(x.is_cuda() && x.scalar_type() == torch::kFloat32, "softmax takes fp32 on a CUDA device");
   x = x.contiguous();
   auto out = torch::empty_like(x);
   const int width = static_cast<int>(x.size(-1));
   const int rows = static_cast<int>(x.numel() / width);
   softmax_kernel<<<rows, 64, 0, c10::cuda::getCurrentCUDAStream()>>>(
       x.data_ptr<float>(), out.data_ptr<float>(), width);
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 """
