@@ -2,7 +2,7 @@
 
 The order catches what each later step would blur: changed weights first (a packing or cache that survives them is
 wrong), then all other trials of a workload in one batch with an output of its own each, so that a kernel that reuses
-one static output, or writes late, is seen.
+one static output, or writes late, is seen. Then the first trial again: a result that changes from run to run shows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from extractor.schema import Tolerance
+from optimizer.judge.blocks import blocks, first_true
 from optimizer.judge.remote import CandidateFault, Run, Worker
 from optimizer.judge.settings import JudgeSettings
 from optimizer.judge.subjects import Subject, Subjects
@@ -21,6 +22,9 @@ from optimizer.judge.tolerance import Comparison, Truth
 from optimizer.judge.verdict import Outcome, WorkloadResult
 from optimizer.languages.abi import OK, UNSUPPORTED
 from optimizer.languages.fenv import describe_change
+
+REPEATS = 2  # of one trial of each workload; a data race seldom gives the same answer three times
+_KEPT_ELEMENTS = 1 << 22  # larger results of the first run are not kept for a quick comparison
 
 
 class Deadline:
@@ -41,31 +45,34 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Checker:
-    """Checks one loaded candidate. Region indices in the worker's plan are ``2 * subject`` and ``2 * subject + 1``."""
+    """Checks one loaded candidate. Region indices in the worker's plan are ``2 * subject`` and ``2 * subject + 1``.
+
+    ``repeats`` is how often one trial of each workload is run again.
+    """
 
     subjects: Subjects
     settings: JudgeSettings
     worker: Worker
     deadline: Deadline
+    repeats: int = REPEATS
 
     def run(self) -> tuple[WorkloadResult, ...]:
         """All checks of all subjects. Raises CandidateFault at the first that fails."""
-        change = self.subjects.change
+        subjects = self.subjects
         unsupported: set[int] = set()
-        errors = [0.0] * len(self.subjects.subjects)
-        if change is not None:
-            change.apply()
-            try:
+        errors = [0.0] * len(subjects.subjects)
+        for guard in subjects.guards.values():
+            guard.restore()  # whatever the candidate before this one wrote
+        if subjects.change is not None:
+            with subjects.changed_weights():
                 self.worker.pack(0, self.deadline.left, changed=True)
-                for index, subject in enumerate(self.subjects.subjects):
+                for index, subject in enumerate(subjects.subjects):
                     self._trials(
                         index, subject, [subject.trials - 1], errors, unsupported, "with changed weights"
                     )
-            finally:
-                change.restore()
         self.worker.pack(0, self.deadline.left)
-        for index, subject in enumerate(self.subjects.subjects):
-            last = subject.trials if change is None else subject.trials - 1
+        for index, subject in enumerate(subjects.subjects):
+            last = subject.trials if subjects.change is None else subject.trials - 1
             self._trials(index, subject, range(last), errors, unsupported, "")
         return tuple(
             WorkloadResult(workload=subject.id, detail="unsupported")
@@ -86,25 +93,63 @@ class Checker:
         if index in unsupported:
             return
         place = f"workload {subject.id}" + (f" {where}" if where else "")
+        if not self._called(index, subject, trials, place):
+            unsupported.add(index)
+            return
+        for trial in trials:
+            for number, got in enumerate(self._outputs(subject, trial)):
+                comparison = self._compare(got, subject.truths[trial][number])
+                errors[index] = max(errors[index], comparison.error)
+                if comparison.problem:
+                    raise CandidateFault(Outcome.WRONG, f"{place}, output {number}: {comparison.problem}")
+        if not where:
+            self._repeat(index, subject, trials[0], place)
+
+    def _called(self, index: int, subject: Subject, trials: Sequence[int], place: str) -> bool:
+        """Run some trials into poisoned outputs; False if the candidate declined. Raises CandidateFault."""
         arena, region = self.subjects.outputs, subject.outputs.check
         arena.poison_outputs(region)
         run = self.worker.run(2 * index, trials[0], len(trials), self.deadline.left, f"running {place}")
         if not self.served(run, subject, place):
-            unsupported.add(index)
-            return
+            return False
+        self.unchanged(place)
         damage = arena.damaged_gap(region, region.slots)
         if damage is not None:
             raise CandidateFault(
                 Outcome.WRONG,
                 f"{place}: it writes outside its outputs ({damage[1]} bytes into a call's outputs)",
             )
-        for trial in trials:
-            for number, truth in enumerate(subject.truths[trial]):
-                got = arena.stacked(region, number)[trial]
-                comparison = self._compare(subject, number, got, truth)
-                errors[index] = max(errors[index], comparison.error)
-                if comparison.problem:
-                    raise CandidateFault(Outcome.WRONG, f"{place}, output {number}: {comparison.problem}")
+        return True
+
+    def _repeat(self, index: int, subject: Subject, trial: int, place: str) -> None:
+        """Run one trial again: the same bits, or at least right again. Raises CandidateFault."""
+        kept = [
+            got.clone() if got.numel() <= _KEPT_ELEMENTS else None for got in self._outputs(subject, trial)
+        ]
+        for _ in range(self.repeats):
+            if not self._called(index, subject, [trial], place):
+                raise CandidateFault(
+                    Outcome.WRONG, f"{place}: it serves a call and declines the same call later"
+                )
+            for number, (got, before) in enumerate(zip(self._outputs(subject, trial), kept, strict=True)):
+                if before is not None and torch.equal(_bytes(got), _bytes(before)):
+                    continue
+                if problem := self._compare(got, subject.truths[trial][number]).problem:
+                    raise CandidateFault(
+                        Outcome.WRONG,
+                        f"{place}, output {number}: its result depends on the repetition (a data race, or memory "
+                        f"it did not write): {problem}",
+                    )
+
+    def _outputs(self, subject: Subject, trial: int) -> list[torch.Tensor]:
+        return self.subjects.outputs.slot(subject.outputs.check, trial)
+
+    def unchanged(self, place: str) -> None:
+        """Raises CandidateFault if inputs or weights were written where they cannot be sealed. Puts them back."""
+        for kind, guard in self.subjects.guards.items():
+            if not guard.intact():
+                guard.restore()
+                raise CandidateFault(Outcome.WRONG, f"{place}: it writes to its {kind}; they are read-only")
 
     def served(self, run: Run, subject: Subject, place: str) -> bool:
         """False if the candidate declined an untimed subject. Raises CandidateFault for what it must not do."""
@@ -129,11 +174,9 @@ class Checker:
             )
         return False
 
-    def _compare(self, subject: Subject, number: int, got: torch.Tensor, truth: Truth) -> Comparison:
-        if got.dtype == torch.bool:
-            raw = got.view(torch.uint8)
-            if bool((raw > 1).any()):
-                return Comparison(float("inf"), unwritten(raw, "a bool that is neither 0 nor 1"))
+    def _compare(self, got: torch.Tensor, truth: Truth) -> Comparison:
+        if got.dtype == torch.bool and (problem := _no_bools(got.view(torch.uint8))):
+            return Comparison(float("inf"), problem)
         comparison = truth.compare(got, self.settings.profile, self.tolerance)
         if comparison.problem and (text := unwritten(got, "")):
             return Comparison(comparison.error, text)
@@ -145,20 +188,39 @@ class Checker:
 
 
 def unwritten(tensor: torch.Tensor, otherwise: str) -> str:
-    """Says how much of a float output still holds the poison it was handed with, or ``otherwise``."""
-    if tensor.dtype.is_floating_point:
-        missing = torch.isnan(tensor)
-    elif tensor.dtype == torch.bool:
-        missing = tensor.view(torch.uint8) == 255
-    else:
-        missing = tensor == (255 if tensor.dtype == torch.uint8 else -1)
-    count = int(missing.sum())
-    if not count or (tensor.dtype.is_floating_point and not _is_poison(tensor, missing)):
+    """Says how much of an output still holds the poison it was handed with, or ``otherwise``.
+
+    Floats count only if all their NaNs are poison: a kernel computes NaNs of other bits.
+    """
+    count, first = 0, None
+    for block in blocks(tensor):
+        part = block.of(tensor)
+        missing = _poisoned(part)
+        if part.dtype.is_floating_point and bool((torch.isnan(part.float()) & ~missing).any()):
+            return otherwise
+        count += int(missing.sum())
+        if first is None and (index := first_true(missing)) is not None:
+            first = block.place(index)
+    if first is None:
         return otherwise
-    first = [int(part) for part in missing.nonzero()[0]]
     return f"{count} of {tensor.numel()} elements were never written (first at {first})"
 
 
-def _is_poison(tensor: torch.Tensor, missing: torch.Tensor) -> bool:
-    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return bool((tensor[missing].view(integers[tensor.element_size()]) == -1).all())
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _poisoned(tensor: torch.Tensor) -> torch.Tensor:
+    """Which elements have all bits set, as outputs have before a call."""
+    return tensor.view(_INTEGERS[tensor.element_size()]) == -1
+
+
+def _no_bools(raw: torch.Tensor) -> str:
+    """What is wrong with bytes that should each be 0 or 1; empty if nothing is."""
+    if any(bool((block.of(raw) > 1).any()) for block in blocks(raw)):
+        return unwritten(raw, "a bool that is neither 0 nor 1")
+    return ""
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """As integers of the same width, so that NaNs can be compared."""
+    return tensor.view(_INTEGERS[tensor.element_size()])

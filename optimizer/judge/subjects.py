@@ -13,7 +13,8 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +86,12 @@ class NotEnoughMemory(KernelgraftError):
     )
 
 
+class NoExactAnswer(KernelgraftError):
+    """The reference cannot be run in double precision, which every threshold rests on."""
+
+    template = "the reference of {task} does not run in double precision: {problem}"
+
+
 class Subjects:
     """All subjects of one task with the memory they live in.
 
@@ -114,6 +121,7 @@ class Subjects:
         self.dice = random.Random(seed)
         self._generator = torch.Generator().manual_seed(self.dice.getrandbits(62))
         self._arenas: list[Arena] = []
+        self.guards: dict[str, Pristine] = {}
         try:
             self._open()
         except BaseException:
@@ -171,6 +179,32 @@ class Subjects:
             arena = DeviceArena(name, size, str(self.device))
         self._arenas.append(arena)
         return arena
+
+    @contextmanager
+    def changed_weights(self) -> Iterator[None]:
+        """The other weights in copy 0's place; nothing happens for a task without weights."""
+        if self.change is None:
+            yield
+            return
+        guard = self.guards.get("weights")
+        self.change.apply()
+        if guard is not None:
+            guard.renew()
+        try:
+            yield
+        finally:
+            if guard is not None:
+                guard.restore()
+            self.change.restore()
+            if guard is not None:
+                guard.renew()
+
+    def refresh(self, subject: Subject) -> None:
+        """Fresh inputs in every slot of a subject's timing region."""
+        assert subject.refresher is not None
+        subject.refresher.refresh(self.dice)
+        if (guard := self.guards.get("inputs")) is not None:
+            guard.renew()
 
     @property
     def cache_bytes(self) -> int:
@@ -290,13 +324,8 @@ class Subjects:
         """Right answers: all trials but the last under the first weights, the last under changed ones."""
         truths: list[list[tuple[Truth, ...]]] = [[] for _ in subjects]
         self._append_truths(subjects, truths, last=False)
-        if self.change is not None:
-            self.change.apply()
-        try:
+        with self.changed_weights():
             self._append_truths(subjects, truths, last=True)
-        finally:
-            if self.change is not None:
-                self.change.restore()
         result = []
         for subject, trials in zip(subjects, truths, strict=True):
             allowances = tuple(
@@ -320,11 +349,18 @@ class Subjects:
             chosen = range(subject.trials - 1, subject.trials) if last else range(subject.trials - 1)
             for slot in chosen:
                 inputs = self.inputs.slot(subject.inputs.check, slot)
-                exact = exact_outputs(wide, inputs)
+                exact = self._exact(wide, inputs)
                 # Only a timed eager must see the captured strides: torch multiplies a strided [1, 1, 1024] of
                 # bfloat16 a hundred times slower, and its error is the same.
                 eager = eager_outputs(eager_model, inputs if subject.timed else dense(inputs))
                 trials.append(tuple(_truth(a, b) for a, b in zip(exact, eager, strict=True)))
+
+    def _exact(self, wide: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        try:
+            return exact_outputs(wide, inputs)
+        except (RuntimeError, NotImplementedError, TypeError) as error:
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise NoExactAnswer(task=self.task.id, problem=first) from error
 
 
 @dataclass(frozen=True)
@@ -337,8 +373,8 @@ class _Draft:
 
 
 def _truth(exact: torch.Tensor, eager: torch.Tensor) -> Truth:
-    """fp64 answers of 16-bit tasks are kept as fp32: half the memory, and still far finer than their rounding."""
-    if eager.dtype in (torch.bfloat16, torch.float16):
+    """fp64 answers of 16-bit and 8-bit tasks are kept as fp32: half the memory, and far finer than their rounding."""
+    if eager.dtype.is_floating_point and eager.element_size() < 4:
         exact = exact.float()
     return Truth(exact=exact.contiguous(), eager=eager.clone())
 
