@@ -16,11 +16,10 @@ from optimizer.judge.screens.tokens import names
 _RULE = "no caching between calls"
 _INSTEAD = "compute every call from its arguments; keep at most packed weights and scratch"
 _MARKS = names("data_ptr _version _cdata")  # attributes that tell one tensor from another
-_LOOKUPS = names("get setdefault pop add append __getitem__ __contains__ index")
+_LOOKUPS = names("get setdefault pop add")
+_CARRIERS = names("int str tuple list hash repr")  # an address is still one behind these
 _SET_UP = names("__init__ prepare")  # may keep whatever they like: they see no call's arguments
 _VALUE_TESTS = ("torch.equal", "torch.allclose", "torch.isclose")
-
-_Function = ast.FunctionDef | ast.Lambda
 
 
 def carried(tree: ast.Module, origins: Origins, kernels: frozenset[str]) -> Iterator[Refusal]:
@@ -56,33 +55,29 @@ def _marks(function: ast.FunctionDef) -> Iterator[Refusal]:
             elif isinstance(node, ast.NamedExpr) and _is_marked(node.value, marked):
                 marked.add(node.target.id)
     for node in ast.walk(function):
-        suspicious: list[ast.expr] = []
-        if not isinstance(node, ast.expr | ast.Assign):
-            continue
-        if isinstance(node, ast.Compare):
-            suspicious = [node.left, *node.comparators]
-        elif isinstance(node, ast.Subscript):
-            suspicious = [node.slice]
-        elif (
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOOKUPS
-        ):
-            suspicious = node.args[:1] if _is_lookup(node) else []
-        elif isinstance(node, ast.Dict):
-            suspicious = [key for key in node.keys if key is not None]
-        elif isinstance(node, ast.JoinedStr):
-            suspicious = [v.value for v in node.values if isinstance(v, ast.FormattedValue)]
-        elif isinstance(node, ast.Assign) and any(_is_own(target) for target in node.targets):
-            suspicious = [node.value]
-        if any(_is_marked(item, marked) for item in suspicious):
+        if any(_is_marked(item, marked) for item in _telling_places(node)):
             detail = (
                 f"a tensor's address or version is kept or compared; {_INSTEAD} "
                 "(testing the alignment, `data_ptr() % 16`, is fine)"
             )
-            yield Refusal(_RULE, node.lineno, detail)
+            yield Refusal(_RULE, getattr(node, "lineno", function.lineno), detail)
 
 
-def _is_lookup(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Attribute) and node.func.attr not in ("append", "index")
+def _telling_places(node: ast.AST) -> list[ast.expr]:
+    """The parts of ``node`` where an address would tell one call from another: comparisons, keys, what is kept."""
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    if isinstance(node, ast.Subscript):
+        return [node.slice]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOOKUPS:
+        return node.args[:1]
+    if isinstance(node, ast.Dict):
+        return [key for key in node.keys if key is not None]
+    if isinstance(node, ast.FormattedValue):
+        return [node.value]
+    if isinstance(node, ast.Assign) and any(_is_own(target) for target in node.targets):
+        return [node.value]
+    return []
 
 
 def _is_marked(node: ast.AST, marked: set[str]) -> bool:
@@ -97,14 +92,7 @@ def _is_marked(node: ast.AST, marked: set[str]) -> bool:
         step = attribute_of(node.func)
         if step is not None and step[1] in _MARKS:
             return True
-        plain = isinstance(node.func, ast.Name) and node.func.id in (
-            "int",
-            "str",
-            "tuple",
-            "list",
-            "hash",
-            "repr",
-        )
+        plain = isinstance(node.func, ast.Name) and node.func.id in _CARRIERS
         return plain and any(_is_marked(item, marked) for item in node.args)
     if isinstance(node, ast.Tuple | ast.List | ast.BinOp | ast.GeneratorExp | ast.ListComp | ast.JoinedStr):
         return any(_is_marked(child, marked) for child in ast.iter_child_nodes(node))
@@ -129,11 +117,17 @@ def _counts(function: ast.FunctionDef) -> Iterator[Refusal]:
 
 def _value_tests(function: ast.FunctionDef, origins: Origins, globals_: set[str]) -> Iterator[Refusal]:
     """Inputs compared with what an earlier call left: by identity, or by value."""
+    rebindable = {name for node in ast.walk(function) if isinstance(node, ast.Global) for name in node.names}
     for node in ast.walk(function):
         if isinstance(node, ast.Compare) and any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
             sides = [node.left, *node.comparators]
-            constant = any(isinstance(side, ast.Constant) for side in sides)
-            if not constant and any(_is_kept(side, globals_) for side in sides):
+            known = any(
+                isinstance(side, ast.Constant)
+                or origins.of(side) is not None
+                or (isinstance(side, ast.Name) and side.id in globals_ - rebindable)
+                for side in sides
+            )
+            if not known and any(_is_kept(side, rebindable) for side in sides):
                 yield Refusal(_RULE, node.lineno, f"an argument is compared with a kept object; {_INSTEAD}")
         elif isinstance(node, ast.Call):
             origin, step = origins.of(node.func), attribute_of(node.func)

@@ -142,6 +142,7 @@ def test_rule(text: str, rule: str, line: int) -> None:
         "import torch\n_scratch = {}\ndef f(x):\n    s = _scratch.get(x.shape)\n    if s is None:\n"
         "        s = _scratch[x.shape] = torch.empty_like(x)\n    return s",
         "def f(self, w):\n    if self.w is None:\n        self.w = w.t().contiguous()\n    return self.w",
+        "import torch\nMODE = 1\ndef f(self, x):\n    return self.t is torch.half or self.m is MODE",
         "class Rope:\n    def forward(self, n):\n        return self.cos[:n], self.sin[:n]",
         "class A:\n    def forward(self, x):\n        k(x, self.scratch)\n        return self.scratch.sum(0)",
         "class A:\n    def forward(self, x):\n        k(x, self.scratch)\n        return self.scratch.clone()",
