@@ -48,6 +48,24 @@ class Run(NamedTuple):
     text: str
 
 
+class Callee(Protocol):
+    """A worker as the checks see it, whatever language it serves."""
+
+    control: int
+
+    def pack(self, copy: int, limit_s: float, *, changed: bool = False) -> None:
+        """Have the candidate take over one weight copy, whose values may be others by now. Raises CandidateFault."""
+        ...
+
+    def run(self, region: int, first: int, count: int, limit_s: float, doing: str) -> Run:
+        """Call the candidate on slots of a region; stopped when this returns. Raises CandidateFault."""
+        ...
+
+    def threads(self) -> int:
+        """Threads it has now."""
+        ...
+
+
 class Process(Protocol):
     """A worker's process as far as its parent is needed: this process, or the one it was forked from."""
 

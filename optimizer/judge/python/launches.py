@@ -61,7 +61,11 @@ class Ledger:
                 return None
             if interpret:
                 self._write_down(kernel, args, options)
-            return launch(kernel, *args, grid=grid, warmup=self.mode is Mode.COMPILE, **options)
+            compiling = self.mode is Mode.COMPILE
+            compiled = launch(kernel, *args, grid=grid, warmup=compiling, **options)
+            if compiling:
+                getattr(compiled, "run", None)  # builds its launcher, too
+            return compiled
 
         kind.run = run
 

@@ -209,6 +209,11 @@ class PythonWorker(Handle):
         self.launches = {}
         self.records = []
         self.state = ()
+        self._helpers = max(super().threads() - 1, 0)  # a device driver's, there before the candidate
+
+    def threads(self) -> int:
+        """Threads the worker has now, those it came with beside its own not counted."""
+        return super().threads() - self._helpers
 
     def load(self, limit_s: float) -> None:
         """Execute the candidate's source. Raises CandidateFault."""

@@ -28,15 +28,19 @@ def main(arguments: list[str]) -> None:
     interpret = arguments[1] == "1"
     if interpret:
         os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, Triton's own too
-    import torch  # noqa: F401
+    import torch
     import triton.language  # noqa: F401
 
-    from optimizer.judge.python import host  # noqa: F401  what a worker needs, imported once
+    from optimizer.judge.python import host  # noqa: F401  what workers need, imported once
+    from optimizer.languages import triton_host  # noqa: F401
 
     if interpret:
         from optimizer.judge.python import interpreter
 
         interpreter.install()
+    else:
+        import torch.utils.cpp_extension  # noqa: F401  looks for the toolkit, which a worker may not
+    _import_late_ones()
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"ready": True, "threads": len(os.listdir("/proc/self/task"))}).encode())
@@ -47,6 +51,15 @@ def main(arguments: list[str]) -> None:
         control.send(json.dumps(_answer(json.loads(message), files, control)).encode())
         for file in files:
             os.close(file)
+
+
+def _import_late_ones() -> None:
+    """Do once what torch imports at first use: it takes time, and in a worker files are out of reach by then."""
+    from extractor.program import seeded
+    from optimizer.judge.numeric_state import written_down
+
+    with written_down(1), seeded(0):
+        pass
 
 
 def _answer(request: dict[str, Any], files: list[int], control: socket.socket) -> dict[str, Any]:
@@ -76,6 +89,7 @@ def _work(files: list[int], control: socket.socket) -> None:
     """The child: become a session of its own, forget the zygote, and host a candidate until the channel closes."""
     from optimizer.judge import wire
     from optimizer.judge.python import host
+    from optimizer.languages import triton_host
 
     channel, plan_file, *memory = files
     status = 1
@@ -90,7 +104,10 @@ def _work(files: list[int], control: socket.socket) -> None:
         os.close(null)
         plan = json.loads(_read(plan_file))
         os.close(plan_file)
-        host.serve(channel, plan, memory)
+        if plan.get("host") == "compiler":
+            triton_host.serve(channel, plan)
+        else:
+            host.serve(channel, plan, memory)
         status = 0
     except Exception as error:  # noqa: BLE001  a child must not return into the zygote's loop, whatever happens
         os.write(channel, wire.done(1, 0, f"{type(error).__name__}: {error}"[:500]))

@@ -1,0 +1,115 @@
+"""The bench of Triton candidates where there is no GPU: numbers by the interpreter, and a compile check for a target.
+
+It never gives a time: a candidate that passes everything is correct, and how fast it is stays open.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from optimizer.candidate import Candidate
+from optimizer.judge.checks import Checker, Deadline
+from optimizer.judge.course import Course
+from optimizer.judge.isolation.walls import WallPlan
+from optimizer.judge.numeric_state import written_down
+from optimizer.judge.python.knockout import require_custom_kernels
+from optimizer.judge.python.paths import python_read_paths
+from optimizer.judge.python.plan import worker_plan
+from optimizer.judge.python.spawn import PythonWorker, Zygote
+from optimizer.judge.remote import CandidateFault, SandboxFault
+from optimizer.judge.settings import JudgeSettings, Profile
+from optimizer.judge.subjects import Subjects
+from optimizer.judge.verdict import Outcome, Verdict
+from optimizer.languages.triton import CompileCheck, CompileFailed
+
+_MEMORY_BEYOND = 2 << 30  # address space a worker may take besides the judge's memory and the model's own
+
+
+class PythonBench:
+    """Judges Triton candidates on the CPU. Use as a context manager.
+
+    Opening starts two warm processes that import torch and Triton (seconds, side by side); the first evaluation waits
+    for them. A process that fails is replaced before the next candidate.
+
+    Raises (on construction):
+        UnknownTarget: ``settings.compile_target`` is none.
+    """
+
+    def __init__(self, subjects: Subjects, settings: JudgeSettings) -> None:
+        self._subjects = subjects
+        self._settings = settings
+        self._compiler = CompileCheck(settings.compile_target, limit_s=settings.build_limit_s)
+        self._zygote = Zygote(interpret=True)
+
+    def __enter__(self) -> PythonBench:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._zygote.close()
+        self._compiler.__exit__(kind, error, trace)
+
+    def evaluate(self, candidate: Candidate) -> Verdict:
+        """Check one screened candidate. Whatever it does is a verdict."""
+        course = Course()
+        if not self._zygote.alive:
+            self._zygote.close()
+            self._zygote = Zygote(interpret=True)
+        with written_down(self._settings.threads):
+            try:
+                launches = self._check(candidate, course)
+                return self._compile(candidate, launches, course)
+            except CandidateFault as fault:
+                return course.verdict(fault.outcome, fault.reason)
+            except SandboxFault as fault:
+                return course.verdict(Outcome.SANDBOX_FAILED, str(fault))
+
+    def _check(self, candidate: Candidate, course: Course) -> list[dict[str, Any]]:
+        """All checks in the interpreter; the launches seen. Raises CandidateFault."""
+        subjects, settings = self._subjects, self._settings
+        files = [arena.descriptor for arena in (subjects.inputs, subjects.weights, subjects.outputs)]
+        with self._zygote.start(self._plan(candidate), files) as worker:
+            course.started = time.perf_counter()
+            course.walls = worker.walls
+            worker.load(settings.load_limit_s)
+            checker = Checker(subjects, settings, worker, Deadline(settings.run_limit_s))
+            course.results = checker.run()
+            course.launches = require_custom_kernels(checker, worker)
+            self._require_clean_state(worker, course)
+            return worker.records
+
+    def _require_clean_state(self, worker: PythonWorker, course: Course) -> None:
+        course.state_changes = worker.state
+        if worker.state and self._settings.profile is Profile.STRICT:
+            raise CandidateFault(
+                Outcome.WRONG,
+                f"it changes {'; '.join(worker.state)}, which would change the model's numerics",
+            )
+
+    def _compile(self, candidate: Candidate, launches: list[dict[str, Any]], course: Course) -> Verdict:
+        try:
+            report = self._compiler.check(candidate.source, launches)
+        except CompileFailed as failure:
+            course.log = failure.log
+            reason = (
+                f"right in Triton's interpreter, but for {self._settings.compile_target}: {failure.reason}"
+            )
+            return course.verdict(Outcome.BUILD_FAILED, reason)
+        course.build_seconds = report.seconds
+        reason = f"all checks passed in Triton's interpreter; {report}; not timed, there is no GPU here"
+        return course.verdict(Outcome.CORRECT, reason)
+
+    def _plan(self, candidate: Candidate) -> dict[str, Any]:
+        subjects, settings = self._subjects, self._settings
+        walls = WallPlan(
+            read=python_read_paths(),
+            write=(),
+            syscalls="python",
+            threads=settings.threads,
+            cpu_seconds=int(settings.run_limit_s * settings.threads) + 5,
+        )
+        memory_cap = _MEMORY_BEYOND + 2 * subjects.weight_bytes + 2 * subjects.outputs.size
+        return worker_plan(subjects, settings, candidate, walls, interpret=True, memory_cap=memory_cap)
