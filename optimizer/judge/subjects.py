@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from extractor.errors import KernelgraftError
-from extractor.program import state_of
+from extractor.program import move_to, state_of
 from extractor.schema import Phase, TensorSpec, Workload
 from extractor.task import Task
 from optimizer.judge.arena import Arena, Layout, Region, place
@@ -258,7 +258,7 @@ class Subjects:
     def _bound(self, model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> torch.nn.Module:
         """The model over these weights, on the device with what else it holds."""
         self.task.load_weights_into(model, weights)
-        return model if self.device.type == "cpu" else model.to(self.device)
+        return model if self.device.type == "cpu" else move_to(model, self.device)
 
     def _weights_of(self, copy: int) -> dict[str, torch.Tensor]:
         views = self.weights.slot(self.weight_region, copy)
