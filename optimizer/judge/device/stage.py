@@ -6,18 +6,30 @@ replaces nothing of this. What is measured here is still only a claim; the judge
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 
+from optimizer.judge.device import driver
+
 UNWRITTEN = 0xFF
 _SLACK = 512  # torch's allocator hands out multiples of this many bytes
 _SMALL_BLOCK, _SMALL_BLOCKS = 1 << 20, 32  # tensors up to 1 MiB come from a pool of their own
+_LEAST_POISON = 64 << 20
 _CAPTURE_WARMUPS = 2
 
 Call = Callable[[], object]
+
+
+def use_cache(folder: str) -> None:
+    """Have Triton read compiled kernels from ``folder``, and compilers put their files there."""
+    os.environ["TRITON_CACHE_DIR"] = folder
+    os.environ["TMPDIR"] = folder
+    tempfile.tempdir = folder
 
 
 class NotCapturable(Exception):
@@ -46,7 +58,7 @@ class Stage:
         self._synchronize = torch.cuda.synchronize
         self._graph = torch.cuda.CUDAGraph
         self._capture = torch.cuda.graph
-        self._empty_cache = torch.cuda.empty_cache
+        self._snapshot = torch.cuda.memory_snapshot
         self._empty = torch.empty
         self._replays: dict[int, Call] = {}
         self._results: dict[int, list[object]] = {}
@@ -66,15 +78,20 @@ class Stage:
         ``size`` is what the next calls will need, in bytes.
         """
         self.synchronize()
-        self._empty_cache()
-        blocks = [self._byte_block(_SMALL_BLOCK) for _ in range(_SMALL_BLOCKS)]
         free, _total = torch.cuda.mem_get_info(self._device)
-        blocks.append(self._byte_block(min(max(size, 64 << 20), free // 4)))
+        blocks = [self._byte_block(_SMALL_BLOCK) for _ in range(_SMALL_BLOCKS)]
+        blocks.append(self._byte_block(min(max(size, _LEAST_POISON), free // 4)))
         del blocks
+        for segment in self._snapshot():
+            if segment["device"] != self._device_with_index.index:
+                continue
+            for block in segment["blocks"]:
+                if block["state"] == "inactive":
+                    driver.bytes_at(block["address"], block["size"], str(self._device)).fill_(UNWRITTEN)
         self.synchronize()
 
     def _byte_block(self, size: int) -> torch.Tensor:
-        return self._empty(size, dtype=torch.uint8, device=self._device).fill_(UNWRITTEN)
+        return self._empty(size, dtype=torch.uint8, device=self._device)
 
     def overrun(self, output: torch.Tensor) -> bool:
         """True if bytes between an output's storage and the end of its block are not as :meth:`poison` left them.
@@ -86,8 +103,6 @@ class Stage:
         spare = -size % _SLACK
         if not spare or not size or storage.device != self._device_with_index:
             return False
-        from optimizer.judge.device import driver
-
         tail = driver.bytes_at(storage.data_ptr() + size, spare, str(self._device))
         return bool((tail != UNWRITTEN).any())
 

@@ -20,15 +20,16 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 import torch
 
 from optimizer.judge import wire
 from optimizer.judge.checks import Checker, unwritten
-from optimizer.judge.device.arena import Pristine
 from optimizer.judge.device.stage import NotCapturable, Stage
 from optimizer.judge.oracle import as_tuple
+from optimizer.judge.pristine import Pristine
+from optimizer.judge.python.spawn import PythonWorker
 from optimizer.judge.remote import CandidateFault, Run
 from optimizer.judge.subjects import Subject, Subjects
 from optimizer.judge.timing import HOPELESS, MAX_CYCLES, MIN_CYCLES, quantiles
@@ -41,16 +42,6 @@ LEAST_BATCH_S = (
 MOST_REPLAYS = 200
 # Events include a cold cache and launch gaps, so honest ones are above the graph's times.
 CLAIM_SHARE = 0.7
-
-
-class Commands(Protocol):
-    """What timing needs of a worker."""
-
-    def command(
-        self, action: int, first: int = 0, second: int = 0, third: int = 0, *, limit_s: float, doing: str
-    ) -> Run:
-        """Carry out one command; the time is read from outside."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,7 @@ class Reference:
         self._stage = stage
         self._region = region
         self._calls = [
-            _bound(subjects.models[slot % subjects.copies].forward, subjects.inputs.slot(timing, slot))
+            _bound(subjects.models[slot % subjects.copies], subjects.inputs.slot(timing, slot))
             for slot in range(timing.slots)
         ]
 
@@ -115,7 +106,7 @@ class DeviceTimer:
 
     subjects: Subjects
     checker: Checker
-    worker: Commands
+    worker: PythonWorker
     stage: Stage
     empty_ns: float
     claims: dict[str, list[float]] = field(default_factory=dict)  # event times by subject, as the worker says
@@ -154,8 +145,8 @@ class DeviceTimer:
             return None, f"the reference cannot be captured: {error}"
         slots = self._slots(subject)
         run = self._command(wire.REPLAY, index, subject, "being captured", 1)
-        if problem := _said(run).get("not_capturable"):
-            return None, f"it cannot be captured into a CUDA graph: {problem}"
+        if run.status == wire.NOT_CAPTURABLE:
+            return None, f"it cannot be captured into a CUDA graph: {_said(run).get('error', '')}"
         mine = max(run.wall_ns - self.empty_ns, 1) / 1000 / slots
         theirs_times = _times(rough * slots)
 
@@ -233,8 +224,8 @@ class DeviceTimer:
             limit_s=self.checker.deadline.left,
             doing=f"{doing} on workload {subject.id}",
         )
-        if not self.checker.served(run, subject, f"workload {subject.id}"):
-            raise CandidateFault(Outcome.UNSUPPORTED, f"workload {subject.id}: it declined while being timed")
+        if run.status != wire.NOT_CAPTURABLE:
+            self.worker.told(run, f"{doing} on workload {subject.id}")
         return run
 
     def _events(self, index: int, subject: Subject) -> float:
@@ -285,7 +276,7 @@ def _times(batch_us: float) -> int:
     return max(1, min(MOST_REPLAYS, round(LEAST_BATCH_S * 1e6 / max(batch_us, 0.1))))
 
 
-def _said(run: Run) -> dict[str, object]:
+def _said(run: Run) -> dict[str, Any]:
     """The worker's JSON, which is only ever a claim; empty if it is none."""
     try:
         said = json.loads(run.text)
