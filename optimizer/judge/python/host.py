@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from extractor.program import bind_state, merge, seeded, state_of
+from extractor.program import bind_state, merge, move_to, seeded, state_of
 from optimizer.judge import wire
 from optimizer.judge.device.stage import NotCapturable
 from optimizer.judge.isolation.walls import WallPlan, raise_last_wall, raise_outer_walls
@@ -117,7 +117,7 @@ class Host:
             model = self._module.ModelNew(*self._plan["init"])
         model = model.eval().requires_grad_(False)
         if self._stage is not None:
-            model = model.to(self._plan["device"])
+            model = move_to(model, self._plan["device"])
         described = self._plan["weights"]
         present = state_of(model)
         bound: dict[str, torch.Tensor] = {}
