@@ -64,6 +64,8 @@ def examine(
         if changed is None:
             continue
         results = _run(model, inputs, index, changed)
+        if results is None:
+            continue
         if all(_equal(result, output) for result, output in zip(results, outputs, strict=True)):
             flags.append(f"input {spec.name} does not matter")
             continue
@@ -179,11 +181,13 @@ def _guessable(
         return False
     generator = torch.Generator().manual_seed(_SEED)
     axes = [axis for axis, size in enumerate(tensor.shape) if size > 1]
+
+    def answers(half: torch.Tensor) -> bool:
+        results = _run(model, inputs, index, half)
+        return results is not None and within.same(results[position], output)
+
     return any(
-        all(
-            within.same(_run(model, inputs, index, half)[position], output)
-            for half in _halves(tensor, axis, generator)
-        )
+        all(map(answers, _halves(tensor, axis, generator)))
         for axis in ([*axes, None] if len(axes) > 1 else axes)
     )
 
@@ -204,8 +208,12 @@ def _halves(tensor: torch.Tensor, axis: int | None, generator: torch.Generator) 
 
 def _run(
     model: torch.nn.Module, inputs: Sequence[torch.Tensor], index: int, changed: torch.Tensor
-) -> list[torch.Tensor]:
-    return flat_outputs(model(*inputs[:index], changed, *inputs[index + 1 :]))
+) -> list[torch.Tensor] | None:
+    """The outputs with one input changed; None if the others do not go with it, which shows that it matters."""
+    try:
+        return flat_outputs(model(*inputs[:index], changed, *inputs[index + 1 :]))
+    except _PROGRAM_ERRORS:
+        return None
 
 
 def _other_value(tensor: torch.Tensor, fresh: torch.Tensor, law: Law) -> torch.Tensor | None:

@@ -132,3 +132,15 @@ def test_an_operator_that_fails_on_fresh_inputs_is_flagged() -> None:
     table = torch.randn(4, 8)
     draws = iter([torch.tensor([0, 1, 3]), torch.tensor([0, 9, 3])])
     assert drawn(lambda x: table[x], lambda: next(draws)) == ("it fails on fresh inputs (IndexError)",)
+
+
+def test_inputs_that_belong_together_matter() -> None:
+    """A split of rows into parts only goes with that many rows: with fresh sizes alone the operator fails."""
+    source = Law(kind=LawKind.SOURCE)
+
+    def parts(x: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+        return torch.cat([part.softmax(0) for part in x.split(sizes.tolist())])
+
+    inputs = [torch.randn(6, 8), torch.tensor([2, 4])]
+    fresh = [torch.randn(9, 8), torch.tensor([3, 6])]
+    assert judged(parts, inputs, fresh, (source, source)) == ()
