@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from integrator.report.clean import one_line, plain
@@ -56,30 +56,32 @@ def print_self_test(console: Console, report: SelfTestReport) -> None:
         console.print(Text(one_line(f"missing wall              {wall}"), style="yellow"), soft_wrap=True)
 
 
-def _workloads(verdict: Verdict) -> object:
-    replayed = any(result.graph_speedup is not None for result in verdict.results)
+def _workloads(verdict: Verdict) -> RenderableType:
+    """One row a workload; columns that no row fills are left out."""
     columns = [
         Column("workload"),
         Column("eager", "right"),
         Column("candidate", "right"),
         Column("speedup", "right"),
-        *([Column("graph replay", "right")] if replayed else []),
+        Column("graph replay", "right"),
         Column("noise", "right"),
         Column("clear win"),
         Column("error / eager's", "right"),
         Column("remark", wrap=True),
     ]
-    return table(columns, [_row(result, replayed) for result in verdict.results])
+    rows = [_row(result) for result in verdict.results]
+    filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
+    return table([columns[i] for i in filled], [[row[i] for i in filled] for row in rows])
 
 
-def _row(result: WorkloadResult, replayed: bool) -> list[str]:
+def _row(result: WorkloadResult) -> list[str]:
     timed = result.speedup is not None
     return [
         result.workload,
         _microseconds(result.reference),
         _microseconds(result.candidate),
         times(result.speedup),
-        *([times(result.graph_speedup)] if replayed else []),
+        times(result.graph_speedup),
         f"{result.noise:.1%}" if result.noise is not None else "",
         ("yes" if result.clear_win else "no") if timed else "",
         f"{result.error:.2f}" if result.error is not None else "",
