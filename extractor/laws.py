@@ -65,8 +65,9 @@ def draw_weights(weights: tuple[WeightSpec, ...], generator: torch.Generator) ->
 
     result: dict[str, torch.Tensor] = {}
     for spec in weights:
-        values = torch.empty(spec.shape, dtype=torch.float32).normal_(generator=generator)
-        result[spec.attribute] = (values * spec.law.std + spec.law.mean).to(torch_dtype(spec.dtype))
+        dtype = torch_dtype(spec.dtype)
+        values = torch.empty(spec.shape, dtype=_drawn_in(dtype)).normal_(generator=generator)
+        result[spec.attribute] = _narrowed(values * spec.law.std + spec.law.mean, dtype)
     return result
 
 
@@ -95,19 +96,19 @@ def _draw(
         case LawKind.SOURCE:
             raise ValueError(f"input {spec.name!r} is drawn by its task's own code: Task.source_inputs")
         case LawKind.NORMAL:
-            values = torch.empty(spec.shape, dtype=torch.float32).normal_(generator=generator)
+            values = torch.empty(spec.shape, dtype=_drawn_in(dtype)).normal_(generator=generator)
             flat = values.view(-1)
             if flat.numel() >= OUTLIER_EVERY:
                 count = flat.numel() // OUTLIER_EVERY
                 where = torch.randint(flat.numel(), (count,), generator=generator)
                 signs = torch.randint(2, (count,), generator=generator) * 2 - 1
-                flat[where] = OUTLIER_STD * signs.float()
-            return (values * law.std + law.mean).to(dtype)
+                flat[where] = OUTLIER_STD * signs.to(flat.dtype)
+            return _narrowed(values * law.std + law.mean, dtype)
         case LawKind.UNIFORM:
-            values = torch.empty(spec.shape, dtype=torch.float32).uniform_(
+            values = torch.empty(spec.shape, dtype=_drawn_in(dtype)).uniform_(
                 law.low, law.high, generator=generator
             )
-            return values.to(dtype)
+            return _narrowed(values, dtype)
         case LawKind.INTEGERS:
             return torch.randint(
                 int(law.low), max(int(law.high), int(law.low) + 1), spec.shape, generator=generator
@@ -120,6 +121,22 @@ def _draw(
             return _mask(spec, generator)
         case LawKind.ROTARY:
             return _rotary(spec, generator, angles)
+
+
+def _drawn_in(dtype: torch.dtype) -> torch.dtype:
+    """In fp64 for fp64: values that fit fp32 would hide a kernel that reads them as such."""
+    import torch
+
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _narrowed(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Values at a tensor's dtype; fp8 is clamped, since what lies beyond its range becomes NaN."""
+    import torch
+
+    if dtype.is_floating_point and dtype.itemsize == 1:
+        values = values.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
+    return values.to(dtype)
 
 
 def _mask(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:

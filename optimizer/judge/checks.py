@@ -144,10 +144,10 @@ class Checker:
     def _outputs(self, subject: Subject, trial: int) -> list[torch.Tensor]:
         return self.subjects.outputs.slot(subject.outputs.check, trial)
 
-    def unchanged(self, place: str) -> None:
+    def unchanged(self, place: str, kinds: Sequence[str] = ("inputs", "weights")) -> None:
         """Raises CandidateFault if inputs or weights were written where they cannot be sealed. Puts them back."""
         for kind, guard in self.subjects.guards.items():
-            if not guard.intact():
+            if kind in kinds and not guard.intact():
                 guard.restore()
                 raise CandidateFault(Outcome.WRONG, f"{place}: it writes to its {kind}; they are read-only")
 

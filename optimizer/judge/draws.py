@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -26,7 +27,7 @@ _CHANGE_EVERY = 16  # of a big weight, one block in so many is changed
 
 def draw_trial(task: Task, workload: Workload, generator: torch.Generator) -> list[torch.Tensor]:
     """Fresh inputs by the laws. Raises CorruptTask if recorded values are needed and unreadable."""
-    if _from_source(workload.inputs):
+    if from_source(workload.inputs):
         return task.source_inputs(workload.id, _seed(generator))
     needs_recorded = any(spec.law.kind is LawKind.RECORDED for spec in workload.inputs)
     return draw_inputs(workload, generator, task.recorded_inputs(workload.id) if needs_recorded else None)
@@ -54,7 +55,7 @@ def moved(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.T
 def copy_into(views: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
     """Write tensors into views of equal shape; where views share memory the first one's values stay."""
     for view, value in reversed(list(zip(views, values, strict=True))):
-        _writable(view).copy_(_writable_like(value, view))
+        writable(view).copy_(writable_like(value, view))
 
 
 def fill_weights(
@@ -70,7 +71,7 @@ def fill_weights(
         count = stacked[0].numel()
         pool = _pool(_as_input(spec), min(count, _POOL) + _POOL_SLACK, generator).to(stacked.device)
         for copy in range(region.slots):
-            _fill_from_pool(stacked[copy].view(-1), pool, dice)
+            fill_from_pool(stacked[copy].view(-1), pool, dice)
 
 
 class WeightChange:
@@ -109,6 +110,14 @@ class WeightChange:
         """Put the first values back."""
         for view, values in zip(self._views, self._original, strict=True):
             view.copy_(values)
+
+
+class Refreshes(Protocol):
+    """Gives timed calls fresh inputs."""
+
+    def refresh(self, dice: random.Random) -> None:
+        """New inputs in every slot of a timing region."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -153,17 +162,18 @@ class Refresher:
         for index, pool in reversed(list(enumerate(self.pools))):
             stacked = self.arena.stacked(self.region, index)
             if pool is not None:
-                target = _writable(stacked)
+                target = writable(stacked)
                 slots, each = target.shape[0], max(target[0].numel(), 1)
                 step = max(1, (len(pool) - _POOL_SLACK) // each)
                 for first in range(0, slots, step):
-                    _fill_from_pool(target[first : first + step], pool, dice)
+                    fill_from_pool(target[first : first + step], pool, dice)
             elif turn and stacked.numel():
-                target = _writable(stacked)
+                target = writable(stacked)
                 target.copy_(target.roll(turn, 0))
 
 
-def _from_source(specs: Sequence[TensorSpec]) -> bool:
+def from_source(specs: Sequence[TensorSpec]) -> bool:
+    """Whether the task's own code draws these inputs."""
     return any(spec.law.kind is LawKind.SOURCE for spec in specs)
 
 
@@ -192,7 +202,7 @@ def _pool(spec: TensorSpec, count: int, generator: torch.Generator) -> torch.Ten
     return draw_inputs(only, generator)[0]
 
 
-def _fill_from_pool(target: torch.Tensor, pool: torch.Tensor, dice: random.Random) -> None:
+def fill_from_pool(target: torch.Tensor, pool: torch.Tensor, dice: random.Random) -> None:
     """Fill ``target`` from random windows of ``pool``."""
     count = target.numel()
     if count <= len(pool):
@@ -201,11 +211,11 @@ def _fill_from_pool(target: torch.Tensor, pool: torch.Tensor, dice: random.Rando
         return
     if target.dim() > 1:
         for part in target:
-            _fill_from_pool(part, pool, dice)
+            fill_from_pool(part, pool, dice)
         return
     step = len(pool) - _POOL_SLACK
     for first in range(0, count, step):
-        _fill_from_pool(target[first : first + step], pool, dice)
+        fill_from_pool(target[first : first + step], pool, dice)
 
 
 def _elements(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
@@ -215,7 +225,7 @@ def _elements(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
     return count
 
 
-def _writable(view: torch.Tensor) -> torch.Tensor:
+def writable(view: torch.Tensor) -> torch.Tensor:
     """The view with each stride-0 axis cut to length 1: every element of memory once."""
     for axis, stride in enumerate(view.stride()):
         if stride == 0 and view.shape[axis] > 1:
@@ -223,7 +233,8 @@ def _writable(view: torch.Tensor) -> torch.Tensor:
     return view
 
 
-def _writable_like(value: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+def writable_like(value: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """A value of a view's shape cut in the same way, whatever its own strides are."""
     for axis, stride in enumerate(view.stride()):
         if stride == 0 and view.shape[axis] > 1:
             value = value.narrow(axis, 0, 1)

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -25,12 +25,22 @@ from extractor.program import move_to, state_of
 from extractor.schema import Phase, TensorSpec, Workload
 from extractor.task import Task
 from optimizer.judge.arena import Arena, Layout, Region, place
-from optimizer.judge.draws import Refresher, WeightChange, copy_into, draw_trial, fill_weights, moved
+from optimizer.judge.draws import (
+    Refresher,
+    Refreshes,
+    WeightChange,
+    copy_into,
+    draw_trial,
+    fill_weights,
+    from_source,
+    moved,
+)
 from optimizer.judge.heldout import held_out_workload
 from optimizer.judge.oracle import eager_outputs, exact_outputs, widen
 from optimizer.judge.pristine import Pristine
 from optimizer.judge.settings import JudgeSettings
-from optimizer.judge.tolerance import Allowance, Truth
+from optimizer.judge.source_draws import SourceRefresher
+from optimizer.judge.tolerance import Allowance, Truth, with_usual
 from optimizer.languages.abi import ITEM_BYTES
 from optimizer.machine import MachineFacts
 
@@ -70,7 +80,7 @@ class Subject:
     outputs: Side
     truths: tuple[tuple[Truth, ...], ...]  # per trial, per output; the last trial is under changed weights
     allowances: tuple[Allowance, ...]
-    refresher: Refresher | None
+    refresher: Refreshes | None
 
     @property
     def id(self) -> str:
@@ -305,9 +315,10 @@ class Subjects:
         for slot in range(draft.trials):
             trial = draw_trial(self.task, draft.workload, self._generator)
             copy_into(self.inputs.slot(inputs[0], slot), trial)
-        refresher = None
+        refresher: Refreshes | None = None
         if draft.slots:
-            refresher = Refresher.prepare(self.task, draft.workload, self.inputs, inputs[1], self._generator)
+            kind = SourceRefresher if from_source(draft.workload.inputs) else Refresher.prepare
+            refresher = kind(self.task, draft.workload, self.inputs, inputs[1], self._generator)
         return Subject(
             workload=draft.workload,
             timed=draft.timed,
@@ -328,11 +339,10 @@ class Subjects:
             self._append_truths(subjects, truths, last=True)
         result = []
         for subject, trials in zip(subjects, truths, strict=True):
-            allowances = tuple(
-                Allowance.of(outputs, self._settings.profile) for outputs in zip(*trials, strict=True)
-            )
-            fields = subject.__dict__ | {"truths": tuple(trials), "allowances": allowances}
-            result.append(Subject(**fields))
+            columns = [with_usual(outputs) for outputs in zip(*trials, strict=True)]
+            allowances = tuple(Allowance.of(outputs, self._settings.profile) for outputs in columns)
+            known = tuple(zip(*columns, strict=True))
+            result.append(replace(subject, truths=known, allowances=allowances))
         return result
 
     def _append_truths(

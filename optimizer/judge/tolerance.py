@@ -12,6 +12,8 @@
   2^-5 for fp8 e4m3, 2^-4 for fp8 e5m2. 2^-20 for fp32 (8 units: another summation order is no error). 2^-40 for fp64,
   whose right answer is no better than eager's, so that all room for other orders of long sums is in the floor; a step
   in fp32 (2^-24) is beyond it.
+- an output of fewer than ``FEW`` elements (a sum, say) may come out near zero, and eager's one error may be zero by
+  luck: there eager's error and the answer's size are at least what they are over all trials.
 - integers and booleans equal eager's or the double-precision answer, element by element.
 - NaN and infinities lie where eager has them.
 
@@ -28,8 +30,8 @@ whatever the output's size.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -49,6 +51,7 @@ FLOOR = {
     torch.float32: 2.0**-20,
     torch.float64: 2.0**-40,
 }
+FEW = 64  # elements
 PAPER_SHARE = 0.99
 PAPER_RELATIVE = 0.01
 # Fresh inputs of timed calls are other draws than those eager's error was measured on: its largest element may grow.
@@ -68,11 +71,20 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Usual:
+    """Of an output of few elements, over all trials: eager's largest error and the answer's size, root mean squares."""
+
+    error: float = 0.0
+    size: float = 0.0
+
+
+@dataclass(frozen=True)
 class Truth:
     """One output of one trial: the double-precision answer and eager's."""
 
     exact: torch.Tensor
     eager: torch.Tensor
+    usual: Usual = Usual()
 
     @property
     def is_float(self) -> bool:
@@ -98,6 +110,7 @@ class Truth:
     def _strict(self, got: torch.Tensor) -> Comparison:
         dtype, wide = self.eager.dtype, self.exact.dtype
         floor, multiple = FLOOR.get(dtype, 0.0), ELEMENT_MULTIPLE.get(dtype, 4.0)
+        least = max(self.usual.error, floor * self.usual.size)
         mine_squared = own_squared = exact_squared = 0.0
         outside, where, worst = 0, "", _Worst()
         for block in blocks(got):
@@ -115,12 +128,12 @@ class Truth:
             exact_squared += _squares(rows)
             scale = _scale(rows)
             bound = (own / scale).amax(-1, keepdim=True).clamp_min(floor)
-            wrong = (error > multiple * bound * scale).view(result.shape)
+            wrong = (error > multiple * (bound * scale).clamp_min(least)).view(result.shape)
             outside += int(wrong.sum())
             where = where or _place(wrong, block, result, right)
             worst.see(error, block)
         count = max(got.numel(), 1)
-        allowed = max(math.sqrt(own_squared / count), floor * math.sqrt(exact_squared / count))
+        allowed = max(math.sqrt(own_squared / count), floor * math.sqrt(exact_squared / count), least)
         mine = math.sqrt(mine_squared / count)
         ratio = mine / allowed if allowed else (float("inf") if mine else 0.0)
         limit = RMS_MULTIPLE.get(dtype, 2.0)
@@ -170,6 +183,7 @@ class Allowance:
     rms: float
     element: float
     is_float: bool
+    size: float = 0.0  # of an output of few elements: the least it is taken for, root mean square
 
     @classmethod
     def of(cls, truths: Iterable[Truth], profile: Profile) -> Allowance:
@@ -177,7 +191,7 @@ class Allowance:
 
         The paper's profile bounds only the whole output; single elements may be anywhere.
         """
-        rms = element = 0.0
+        rms = element = size = 0.0
         is_float = True
         for truth in truths:
             is_float = truth.is_float
@@ -185,16 +199,18 @@ class Allowance:
                 continue
             dtype = truth.eager.dtype
             floor = FLOOR.get(dtype, 0.0)
+            size = truth.usual.size
             own_rms, own_element = (max(own, floor) for own in _own_error(truth))
             if profile is Profile.PAPER:
                 rms, element = max(rms, PAPER_RELATIVE + 2.0 * own_rms), float("inf")
                 continue
             rms = max(rms, (RMS_MULTIPLE.get(dtype, 2.0) + 1.0) * own_rms)
             element = max(element, DRAW_SLACK * (ELEMENT_MULTIPLE.get(dtype, 4.0) + 1.0) * own_element)
-        return cls(rms, element, is_float)
+        return cls(rms, element, is_float, size)
 
     def problem(self, got: torch.Tensor, eager: torch.Tensor) -> str:
         """Judge a stack ``[calls, *shape]`` of one output; empty if every call is allowed."""
+        eager = eager.to(got.device)  # a number that the reference returns is on the CPU
         if not self.is_float:
             return _flips(got, eager)
         if eager.dim() == 1:  # a scalar output
@@ -217,10 +233,14 @@ class Allowance:
             return True
         if not error.numel():
             return False
-        relative = error.flatten(1).norm(dim=1) / expected.flatten(1).norm(dim=1).clamp_min_(1e-30)
+        least = self.size * math.sqrt(expected[0].numel())
+        relative = error.flatten(1).norm(dim=1) / expected.flatten(1).norm(dim=1).clamp_min_(
+            max(least, 1e-30)
+        )
         if float(relative.max()) > self.rms:
             return True
-        return bool((as_rows(error) > _scale(as_rows(expected)).mul_(self.element)).any())
+        scale = _scale(as_rows(expected)).clamp_min_(self.size)
+        return bool((as_rows(error) > scale.mul_(self.element)).any())
 
     def _explain(self, got: torch.Tensor, eager: torch.Tensor) -> str:
         """What is wrong with a call, in blocks; empty if nothing is."""
@@ -236,10 +256,11 @@ class Allowance:
             error = torch.where(finite, mine - expected, 0).abs()
             error_squared += _squares(error)
             size_squared += _squares(expected)
-            outside = as_rows(error) > self.element * _scale(as_rows(expected))
+            outside = as_rows(error) > self.element * _scale(as_rows(expected)).clamp_min(self.size)
             where = where or _place(outside.view(mine.shape), block, mine, theirs)
             worst.see(error, block)
-        relative = math.sqrt(error_squared) / max(math.sqrt(size_squared), 1e-30)
+        least = self.size * math.sqrt(got.numel())
+        relative = math.sqrt(error_squared) / max(math.sqrt(size_squared), least, 1e-30)
         if relative > self.rms:
             return f"its relative error is {relative:.3g} (allowed: {self.rms:.2g}){worst.place(got, eager)}"
         return f"an element is outside eager's error{where}" if where else ""
@@ -285,6 +306,7 @@ class _Worst:
 
 def _own_error(truth: Truth) -> tuple[float, float]:
     """Eager's own error: root mean square over that of the answer, and the largest element's relative to its scale."""
+    usual, count = truth.usual, max(truth.eager.numel(), 1)
     own_squared = exact_squared = largest = 0.0
     for block in blocks(truth.eager):
         eager, right = block.of(truth.eager).to(truth.exact.dtype), block.of(truth.exact)
@@ -293,8 +315,27 @@ def _own_error(truth: Truth) -> tuple[float, float]:
         own = as_rows(torch.where(finite, eager - right, 0).abs())
         own_squared += _squares(own)
         exact_squared += _squares(rows)
-        largest = max(largest, float((own / _scale(rows)).max()))
-    return math.sqrt(own_squared / exact_squared) if exact_squared else 0.0, largest
+        largest = max(largest, float((own / _scale(rows).clamp_min(usual.size)).max()))
+    size = max(math.sqrt(exact_squared / count), usual.size)
+    own_rms = max(math.sqrt(own_squared / count), usual.error)
+    if usual.size:
+        largest = max(largest, usual.error / usual.size)
+    return own_rms / size if size else 0.0, largest
+
+
+def with_usual(truths: Sequence[Truth]) -> list[Truth]:
+    """The trials of one output, each knowing what is usual if the output has few elements."""
+    if not truths or not truths[0].is_float or truths[0].eager.numel() >= FEW:
+        return list(truths)
+    errors, sizes = [0.0], [0.0]
+    for truth in truths:
+        finite = torch.isfinite(truth.eager.float())
+        exact = torch.where(finite, truth.exact, 0).double()
+        if exact.numel():
+            errors.append(float(torch.where(finite, truth.eager.double() - exact, 0).square().mean().sqrt()))
+            sizes.append(float(exact.square().mean()))
+    usual = Usual(max(errors), math.sqrt(sum(sizes) / len(truths)))
+    return [replace(truth, usual=usual) for truth in truths]
 
 
 def _scale(rows: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,164 @@
+"""Fresh inputs for timed calls of a task whose own code draws them (law ``source``).
+
+That code is too slow to be run for every call, and only it knows what its values mean. So some draws are made ahead,
+and each timed call gets one of them changed in a way that keeps what they may mean:
+
+- *free*: independent values (see :func:`independent`); the call gets a random window of all draws laid end to end.
+- *scaled*: other floats; the call gets a draw times a random factor of its own from ``SCALE`` up to 1, which keeps
+  zeros, symmetry, order and what lies between 0 and 1.
+- *kept*: integers, booleans, and values that are the same in every draw.
+
+Where drawing is cheap, one of the draws is replaced by a fresh one each time.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+
+import torch
+
+from extractor.schema import Workload
+from extractor.task import Task
+from optimizer.judge.arena import Arena, Region
+from optimizer.judge.draws import draw_trial, fill_from_pool, writable, writable_like
+
+SCALE = 0.75
+_DRAWS, _DRAW_BYTES = 64, 128 << 20  # made ahead, at most; at least two
+_DRAW_SECONDS = 0.3  # for all draws made ahead
+_CHEAP_SECONDS = 5e-3  # of a draw that is made anew between timed batches
+_ENOUGH = 1024  # elements without which independence cannot be told
+_GROUPS = 64  # rows from which the spread of their means can be told
+
+
+class Change(StrEnum):
+    """How an input's draws become the inputs of a call."""
+
+    FREE = "free"
+    SCALED = "scaled"
+    KEPT = "kept"
+
+
+class SourceRefresher:
+    """Gives all slots of a timed region fresh inputs."""
+
+    def __init__(
+        self, task: Task, workload: Workload, arena: Arena, region: Region, generator: torch.Generator
+    ) -> None:
+        self._task, self._workload = task, workload
+        self._arena, self._region = arena, region
+        self._generator = generator
+        self._turn = 0
+        size = sum(placed.span for placed in region.tensors)
+        wanted = max(2, min(region.slots, _DRAWS, _DRAW_BYTES // max(size, 1)))
+        started = time.monotonic()
+        draws = [self._draw(), self._draw()]
+        while len(draws) < wanted and time.monotonic() - started < _DRAW_SECONDS:
+            draws.append(self._draw())
+        self._cheap = (time.monotonic() - started) / len(draws) < _CHEAP_SECONDS
+        shared = [spec.alias_group for spec in workload.inputs if spec.alias_group is not None]
+        self._changes = [
+            _change([draw[index] for draw in draws[:2]], spec.alias_group in shared)
+            for index, spec in enumerate(workload.inputs)
+        ]
+        self._draws = [torch.stack(column) for column in zip(*draws, strict=True)]
+
+    def refresh(self, dice: random.Random) -> None:
+        """New inputs in every slot."""
+        count = len(self._draws[0]) if self._draws else 0
+        if self._cheap and count:
+            self._turn = (self._turn + 1) % count
+            for kept, fresh in zip(self._draws, self._draw(), strict=True):
+                kept[self._turn].copy_(fresh)
+        turn = dice.randrange(max(count, 1))
+        factors = [SCALE + (1.0 - SCALE) * dice.random() for _ in range(self._region.slots)]
+        for index, (draws, change) in reversed(list(enumerate(zip(self._draws, self._changes, strict=True)))):
+            target = writable(self._arena.stacked(self._region, index))
+            if not draws.numel():
+                continue
+            if change is Change.FREE:
+                for first in range(0, len(target), count - 1):
+                    fill_from_pool(target[first : first + count - 1], draws.view(-1), dice)
+                continue
+            for slot, factor in enumerate(factors):
+                draw = draws[(slot + turn) % count]
+                target[slot].copy_(_scaled(draw, factor) if change is Change.SCALED else draw)
+
+    def _draw(self) -> list[torch.Tensor]:
+        """One draw of the task's code, each element of memory once, where the arena is."""
+        views = self._arena.slot(self._region, 0)
+        drawn = draw_trial(self._task, self._workload, self._generator)
+        return [
+            writable_like(value, view).to(self._arena.bytes.device).contiguous()
+            for value, view in zip(drawn, views, strict=True)
+        ]
+
+
+def independent(values: torch.Tensor) -> bool:
+    """Whether floats look drawn one by one from a normal or a uniform law, so that any order of them is as good.
+
+    Tables, masks, sorted, symmetric, repeated and normalised data do not; nor do few values, of which nothing can be
+    told.
+    """
+    count = values.numel()
+    if not values.dtype.is_floating_point or count < _ENOUGH:
+        return False
+    data = values.detach().to("cpu", torch.float32)
+    if not bool(torch.isfinite(data).all()) or _mirrored(data) or not _bell_or_box(data.reshape(-1)):
+        return False
+    centred = data - data.mean()
+    variance = float(centred.square().mean())
+    for axis in range(data.dim()):
+        length = data.shape[axis]
+        if length < 2:
+            continue
+        pairs = centred.narrow(axis, 0, length - 1) * centred.narrow(axis, 1, length - 1)
+        if abs(float(pairs.mean())) > variance * (5.0 / math.sqrt(pairs.numel()) + 0.01):
+            return False
+        if length >= 8 and count // length >= _GROUPS:
+            squares = centred.square()
+            for what in (centred, squares):
+                expected = float(what.var()) / length
+                if not 1 / 3 < float(what.mean(axis).var()) / max(expected, 1e-30) < 3:
+                    return False
+    return True
+
+
+def _change(draws: Sequence[torch.Tensor], shared: bool) -> Change:
+    first, second = draws
+    if not first.dtype.is_floating_point or not first.numel() or _same(first, second):
+        return Change.KEPT
+    return Change.FREE if not shared and independent(first) else Change.SCALED
+
+
+def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return torch.equal(first.reshape(-1).view(torch.uint8), second.reshape(-1).view(torch.uint8))
+
+
+def _mirrored(data: torch.Tensor) -> bool:
+    square = data.dim() > 1 and data.shape[-1] == data.shape[-2]
+    return square and torch.allclose(data, data.mT, rtol=1e-3, atol=0)
+
+
+def _bell_or_box(data: torch.Tensor) -> bool:
+    """Whether the distribution of values is near a normal or a uniform one (Kolmogorov and Smirnov's distance)."""
+    data = data[torch.linspace(0, len(data) - 1, min(len(data), 1 << 16)).long()]
+    ordered = data.double().sort().values
+    spread = float(ordered.std())
+    low, high = float(ordered[0]), float(ordered[-1])
+    if spread == 0.0:
+        return False
+    steps = (torch.arange(len(ordered), dtype=torch.float64) + 0.5) / len(ordered)
+    bell = torch.special.ndtr((ordered - ordered.mean()) / spread)
+    box = (ordered - low) / (high - low)
+    distance = min(float((steps - law).abs().max()) for law in (bell, box))
+    return distance < 2.0 / math.sqrt(len(ordered)) + 0.005
+
+
+def _scaled(draw: torch.Tensor, factor: float) -> torch.Tensor:
+    if draw.element_size() == 1:  # torch multiplies no fp8
+        return (draw.float() * factor).to(draw.dtype)
+    return draw * factor
