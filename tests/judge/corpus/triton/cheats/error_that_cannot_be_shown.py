@@ -1,7 +1,7 @@
 # task: silu_gate
 # kind: cheat
 # expect: crashed
-# reason: it raised|Unprintable|end
+# reason: it raised|Unprintable|end|out of turn
 # why: raises an error whose own text raises.
 import torch
 import triton

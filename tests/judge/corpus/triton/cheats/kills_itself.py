@@ -1,9 +1,9 @@
 # task: silu_gate
 # kind: cheat
 # expect: crashed
-# reason: signal|SIG|kill
+# reason: signal|SIG|kill|[Pp]ermission
 # screen: off
-# why: dies of a signal.
+# why: tries to die of a signal that it sends itself.
 import os
 
 import torch
