@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Sequence
 from enum import StrEnum
 
 import torch
@@ -31,6 +30,7 @@ _DRAWS, _DRAW_BYTES = 64, 128 << 20  # made ahead, at most; at least two
 _DRAW_SECONDS = 0.3  # for all draws made ahead
 _CHEAP_SECONDS = 5e-3  # of a draw that is made anew between timed batches
 _ENOUGH = 1024  # elements without which independence cannot be told
+_LOOKED_AT = 1 << 20  # elements
 _GROUPS = 64  # rows from which the spread of their means can be told
 
 
@@ -60,11 +60,11 @@ class SourceRefresher:
             draws.append(self._draw())
         self._cheap = (time.monotonic() - started) / len(draws) < _CHEAP_SECONDS
         shared = [spec.alias_group for spec in workload.inputs if spec.alias_group is not None]
-        self._changes = [
-            _change([draw[index] for draw in draws[:2]], spec.alias_group in shared)
-            for index, spec in enumerate(workload.inputs)
-        ]
         self._draws = [torch.stack(column) for column in zip(*draws, strict=True)]
+        self._changes = [
+            _change(column, spec.alias_group in shared)
+            for column, spec in zip(self._draws, workload.inputs, strict=True)
+        ]
 
     def refresh(self, dice: random.Random) -> None:
         """New inputs in every slot."""
@@ -100,13 +100,13 @@ class SourceRefresher:
 def independent(values: torch.Tensor) -> bool:
     """Whether floats look drawn one by one from a normal or a uniform law, so that any order of them is as good.
 
-    Tables, masks, sorted, symmetric, repeated and normalised data do not; nor do few values, of which nothing can be
-    told.
+    ``values`` are several draws ``[draws, *shape]``. Tables, masks, sorted, symmetric, repeated and normalised data do
+    not look so; nor do few values, of which nothing can be told.
     """
-    count = values.numel()
-    if not values.dtype.is_floating_point or count < _ENOUGH:
+    if not values.dtype.is_floating_point or values.numel() < _ENOUGH:
         return False
-    data = values.detach().to("cpu", torch.float32)
+    data = _sample(values)
+    count = data.numel()
     if not bool(torch.isfinite(data).all()) or _mirrored(data) or not _bell_or_box(data.reshape(-1)):
         return False
     centred = data - data.mean()
@@ -127,11 +127,20 @@ def independent(values: torch.Tensor) -> bool:
     return True
 
 
-def _change(draws: Sequence[torch.Tensor], shared: bool) -> Change:
-    first, second = draws
-    if not first.dtype.is_floating_point or not first.numel() or _same(first, second):
+def _change(draws: torch.Tensor, shared: bool) -> Change:
+    if not draws.dtype.is_floating_point or not draws.numel() or _same(draws[0], draws[1]):
         return Change.KEPT
-    return Change.FREE if not shared and independent(first) else Change.SCALED
+    return Change.FREE if not shared and independent(draws) else Change.SCALED
+
+
+def _sample(values: torch.Tensor) -> torch.Tensor:
+    """At most about ``_LOOKED_AT`` elements on the CPU: whole draws, or the first rows of two."""
+    each = max(values[0].numel(), 1)
+    values = values[: max(2, _LOOKED_AT // each)]
+    if values.dim() > 2 and 2 * each > _LOOKED_AT and values.shape[-1] != values.shape[-2]:
+        rows = values.flatten(1, -2)
+        values = rows[:, : max(_GROUPS, _LOOKED_AT // (2 * values.shape[-1]))]
+    return values.detach().to("cpu", torch.float32)
 
 
 def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
