@@ -1,0 +1,14 @@
+// task: silu_gate
+// kind: honest
+// expect: correct
+// why: the output serves as scratch for the sigmoid and is then multiplied in place.
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const float* gate = (const float*)in[0].data;
+  const float* up = (const float*)in[1].data;
+  float* o = (float*)out[0].data;
+  const int64_t n = kg_numel(in[0]);
+  for (int64_t i = 0; i < n; ++i) o[i] = 1.0f / (1.0f + std::exp(-gate[i]));
+  for (int64_t i = 0; i < n; ++i) o[i] *= gate[i];
+  for (int64_t i = 0; i < n; ++i) o[i] *= up[i];
+  return KG_OK;
+}
