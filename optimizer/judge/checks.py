@@ -15,7 +15,7 @@ import torch
 
 from extractor.schema import Tolerance
 from optimizer.judge.blocks import blocks, first_true
-from optimizer.judge.remote import CandidateFault, Run, Worker
+from optimizer.judge.remote import Callee, CandidateFault, Run
 from optimizer.judge.settings import JudgeSettings
 from optimizer.judge.subjects import Subject, Subjects
 from optimizer.judge.tolerance import Comparison, Truth
@@ -52,7 +52,7 @@ class Checker:
 
     subjects: Subjects
     settings: JudgeSettings
-    worker: Worker
+    worker: Callee
     deadline: Deadline
     repeats: int = REPEATS
 
@@ -143,6 +143,11 @@ class Checker:
 
     def _outputs(self, subject: Subject, trial: int) -> list[torch.Tensor]:
         return self.subjects.outputs.slot(subject.outputs.check, trial)
+
+    def right(self, subject: Subject, trial: int) -> bool:
+        """Whether all outputs of a trial that was just run pass."""
+        pairs = zip(self._outputs(subject, trial), subject.truths[trial], strict=True)
+        return not any(self._compare(got, truth).problem for got, truth in pairs)
 
     def unchanged(self, place: str, kinds: Sequence[str] = ("inputs", "weights")) -> None:
         """Raises CandidateFault if inputs or weights were written where they cannot be sealed. Puts them back."""

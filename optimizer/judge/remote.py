@@ -53,6 +53,11 @@ class Callee(Protocol):
 
     control: int
 
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        ...
+
     def pack(self, copy: int, limit_s: float, *, changed: bool = False) -> None:
         """Have the candidate take over one weight copy, whose values may be others by now. Raises CandidateFault."""
         ...
@@ -63,6 +68,10 @@ class Callee(Protocol):
 
     def threads(self) -> int:
         """Threads it has now."""
+        ...
+
+    def pin(self, core: int) -> None:
+        """Keep it on one core; ignored where not permitted."""
         ...
 
 

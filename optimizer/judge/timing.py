@@ -28,7 +28,7 @@ import torch
 from optimizer.judge import quiet
 from optimizer.judge.checks import Checker, unwritten
 from optimizer.judge.oracle import as_tuple
-from optimizer.judge.remote import CandidateFault, Run, SandboxFault, Worker
+from optimizer.judge.remote import Callee, CandidateFault, Run, SandboxFault
 from optimizer.judge.subjects import Subject, Subjects
 from optimizer.judge.verdict import Outcome, Quantiles
 from optimizer.languages.cpp_call import BoundKernel
@@ -89,7 +89,7 @@ class Timer:
     idle: list[float] = field(default_factory=list)  # of the batches of the subject being timed
 
     @property
-    def _worker(self) -> Worker:
+    def _worker(self) -> Callee:
         return self.checker.worker
 
     def time(self, index: int, subject: Subject) -> Timed:
@@ -278,7 +278,7 @@ def _quiet(threads: int) -> bool:
 
 
 @contextmanager
-def _one_core(worker: Worker, threads: int) -> Iterator[None]:
+def _one_core(worker: Callee, threads: int) -> Iterator[None]:
     """With one thread, keep both sides on the core this thread is on: same caches, same clock rate."""
     if threads > 1:
         yield

@@ -1,8 +1,10 @@
 """Triton's interpreter, fit to judge by: exact in bfloat16 and fp8, bounds-checked, no benchmark of configs.
 
 The interpreter keeps bfloat16 as 16-bit integers and computes on the bit patterns; here such operands are widened to
-fp32 and the result is rounded to nearest even, as the hardware does. Autotuned kernels take their first config: there
-is nothing to measure. The language is patched for interpretation once and for all instead of once a launch.
+fp32 and the result is rounded to nearest even, as the hardware does. Products of fp32 matrices lose the digits that
+TF32 loses, unless the kernel asks for ``input_precision="ieee"``: so they do on the GPUs the kernel is for. Autotuned
+kernels take their first config: there is nothing to measure. The language is patched for interpretation once and for
+all instead of once a launch.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import triton.language as tl
 from triton.language import core
 from triton.runtime import interpreter as ti
 
-from optimizer.judge.python.bounds import Bounds
+from optimizer.judge.python.bounds import Launch, current
 
 _FLOAT8 = {
     tl.float8e4nv: torch.float8_e4m3fn,
@@ -32,21 +34,7 @@ _COMPARISONS = (
     np.equal,
     np.not_equal,
 )
-# Both names are used for one operation in places; patched where they exist.
-_UNARY = (
-    "create_cos",
-    "create_exp",
-    "create_exp2",
-    "create_floor",
-    "create_ceil",
-    "create_log",
-    "create_log2",
-    "create_precise_sqrt",
-    "create_sqrt",
-    "create_sin",
-    "create_erf",
-    "create_rsqrt",
-)
+_TF32 = ti._ir.INPUT_PRECISION.TF32
 
 
 def install() -> None:
@@ -79,6 +67,17 @@ def narrow(values: np.ndarray) -> np.ndarray:
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(values), np.uint16(0x7FC0), rounded).reshape(np.shape(values))
+
+
+def to_tf32(values: np.ndarray) -> np.ndarray:
+    """fp32 with the mantissa rounded to the 10 bits that tensor cores read.
+
+    >>> float(to_tf32(np.array([1 + 2**-10 + 2**-12], dtype=np.float32))[0]) == 1 + 2**-10
+    True
+    """
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return np.where(np.isfinite(values), rounded, values).reshape(np.shape(values))
 
 
 def _is_bf16(handle: Any) -> bool:
@@ -120,6 +119,8 @@ def _repair_arithmetic(builder: Any) -> None:
         return _handle(narrow(result), tl.bfloat16) if _is_bf16(z) else _handle(result, z.dtype.scalar)
 
     def create_dot(self: Any, a: Any, b: Any, d: Any, precision: Any, imprecise: Any) -> Any:
+        if precision == _TF32 and a.data.dtype == b.data.dtype == np.float32:
+            a, b = (_handle(to_tf32(side.data), tl.float32) for side in (a, b))
         if not (_is_bf16(a) or _is_bf16(b) or _is_bf16(d)):
             return dot(self, a, b, d, precision, imprecise)
         result = np.matmul(_wide(a), _wide(b), dtype=np.float32) + _wide(d)
@@ -207,19 +208,21 @@ def _check_bounds(builder: Any) -> None:
     swap, modify = builder.create_atomic_cas, builder.create_atomic_rmw
 
     def create_masked_load(self: Any, ptrs: Any, mask: Any, *rest: Any) -> Any:
-        Bounds.current.check(ptrs, mask.data if isinstance(mask, ti.TensorHandle) else mask, "reads")
-        return load(self, ptrs, _as_mask(mask), *rest)
+        mask = _as_mask(mask)
+        current().loads(ptrs, mask.data, self.grid_idx)
+        return load(self, ptrs, mask, *rest)
 
     def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any) -> Any:
-        Bounds.current.check(ptrs, mask.data if isinstance(mask, ti.TensorHandle) else mask, "writes")
-        return store(self, ptrs, value, _as_mask(mask), *rest)
+        mask = _as_mask(mask)
+        current().stores(ptrs, mask.data, self.grid_idx)
+        return store(self, ptrs, value, mask, *rest)
 
     def create_atomic_cas(self: Any, ptr: Any, *rest: Any) -> Any:
-        Bounds.current.check(ptr, None, "updates")
+        current().updates(ptr, None)
         return swap(self, ptr, *rest)
 
     def create_atomic_rmw(self: Any, op: Any, ptr: Any, value: Any, mask: Any, *rest: Any) -> Any:
-        Bounds.current.check(ptr, mask.data, "updates")
+        current().updates(ptr, mask.data)
         return modify(self, op, ptr, value, mask, *rest)
 
     builder.create_masked_load, builder.create_masked_store = create_masked_load, create_masked_store
@@ -241,7 +244,7 @@ def _launch_in_place() -> None:
     run = executor.__call__
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with Bounds(self.fn.__name__, list(_tensors([*args, *kwargs.values()]))):
+        with Launch(self.fn.__name__, list(_tensors([*args, *kwargs.values()]))):
             return run(self, *args, **kwargs)
 
     executor._init_args_hst = keep

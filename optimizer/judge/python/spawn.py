@@ -37,7 +37,7 @@ _PASSED_ON = (
 _ALL_SEALS = 1 | 2 | 4 | 8
 _ADD_SEALS = 1033
 _CHANGED = 0xFFFFFFFF  # the seed of changed weights is the plan's last
-_BOUNDS = "OutOfBounds:"
+_OURS = ("OutOfBounds", "DataRace")  # raised by our interpreter about the candidate's kernels
 
 
 class Zygote:
@@ -269,8 +269,10 @@ class PythonWorker(Handle):
             raise CandidateFault(Outcome.WRONG, f"{error} (while {doing})")
         if run.status == wire.RAISED:
             where = f" at line {line} of the candidate" if line else ""
-            outcome = Outcome.WRONG if error.startswith(_BOUNDS) else Outcome.CRASHED
-            raise CandidateFault(outcome, f"it raised {error}{where} while {doing}")
+            kind, _, message = error.partition(": ")
+            if kind in _OURS:
+                raise CandidateFault(Outcome.WRONG, f"{message}{where} (while {doing})")
+            raise CandidateFault(Outcome.CRASHED, f"it raised {error}{where} while {doing}")
         return answer
 
 

@@ -20,6 +20,7 @@ from typing import Any
 MAX_MESSAGE = 1 << 16
 MAX_FILES = 8
 _ENDING_WAIT_S = 1.0
+_ARCHITECTURES = (75, 80, 86, 87, 89, 90, 100, 103, 120)  # that Triton knows
 
 
 def main(arguments: list[str]) -> None:
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> None:
     interpret = arguments[1] == "1"
     if interpret:
         os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, Triton's own too
-    import torch
+    import torch  # noqa: F401
     import triton.language  # noqa: F401
 
     from optimizer.judge.python import host  # noqa: F401  what workers need, imported once
@@ -39,7 +40,8 @@ def main(arguments: list[str]) -> None:
 
         interpreter.install()
     else:
-        import torch.utils.cpp_extension  # noqa: F401  looks for the toolkit, which a worker may not
+        _import_extension_tools()
+        _ask_the_compiler()
     _import_late_ones()
     gc.collect()
     gc.freeze()
@@ -60,6 +62,27 @@ def _import_late_ones() -> None:
 
     with written_down(1), seeded(0):
         pass
+
+
+def _import_extension_tools() -> None:
+    """Look for the CUDA toolkit now, since workers may not, without touching the device: no child could use it then."""
+    import torch
+
+    asks, torch.cuda.is_available = torch.cuda.is_available, lambda: True
+    try:
+        import torch.utils.cpp_extension
+    finally:
+        torch.cuda.is_available = asks
+
+
+def _ask_the_compiler() -> None:
+    """Learn what names compiled kernels in Triton's cache: workers may start no program to ask for it."""
+    from triton.backends.nvidia.compiler import get_ptxas_version
+    from triton.runtime import cache
+
+    for architecture in _ARCHITECTURES:
+        get_ptxas_version(architecture)
+    cache.triton_key()
 
 
 def _answer(request: dict[str, Any], files: list[int], control: socket.socket) -> dict[str, Any]:
