@@ -83,7 +83,7 @@ def _blocks(shape: tuple[int, ...], fixed: tuple[int, ...], limit: int) -> Itera
             yield from _blocks(shape[1:], (*fixed, index), limit)
         return
     # Equal parts: a short rest would have an error of its own that says little.
-    parts = -(-shape[0] * inner // limit)
-    step = -(-shape[0] // max(min(parts, shape[0]), 1))
+    parts = -(-shape[0] // max(1, limit // inner))
+    step = -(-shape[0] // parts)
     for start in range(0, shape[0], step):
         yield Block(fixed, start, min(start + step, shape[0]), whole=False)

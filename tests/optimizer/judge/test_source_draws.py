@@ -1,7 +1,6 @@
 """Fresh inputs of tasks whose own code draws them: which may be mixed, which only scaled, which must stay."""
 
 import random
-from pathlib import Path
 
 import pytest
 import torch
@@ -88,7 +87,7 @@ def test_each_input_changes_as_its_values_allow(subjects: Subjects) -> None:
         refresher.refresh(random.Random(seed))
         x, mask, index, table = (subjects.inputs.stacked(region, i) for i in range(4))
         assert torch.equal(mask, mask.tril())
-        assert 0 <= float(mask.min())
+        assert float(mask.min()) >= 0
         assert float(mask.max()) <= 1
         assert int(index.min()) >= 0
         assert int(index.max()) < 16
