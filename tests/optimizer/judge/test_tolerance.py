@@ -5,7 +5,7 @@ import torch
 
 from extractor.schema import Tolerance
 from optimizer.judge.settings import Profile
-from optimizer.judge.tolerance import Allowance, Comparison, Truth
+from optimizer.judge.tolerance import Allowance, Comparison, Truth, with_usual
 
 
 def _truth(dtype: torch.dtype, shape: tuple[int, ...] = (4, 512), outliers: bool = False) -> Truth:
@@ -113,3 +113,77 @@ def test_empty_and_scalar_outputs() -> None:
     scalar = Truth(torch.tensor(2.0, dtype=torch.float64), torch.tensor(2.0))
     assert _strict(scalar, torch.tensor(2.0)).problem == ""
     assert _strict(scalar, torch.tensor(2.1)).problem != ""
+
+
+_FP8 = [torch.float8_e4m3fn, torch.float8_e5m2]
+
+
+@pytest.mark.parametrize("dtype", _FP8)
+@pytest.mark.parametrize("profile", [Profile.STRICT, Profile.PAPER])
+def test_fp8_allows_its_own_rounding_and_not_a_coarser_one(dtype: torch.dtype, profile: Profile) -> None:
+    exact = torch.randn((4, 512), generator=torch.Generator().manual_seed(3))
+    truth = Truth(exact, exact.to(dtype))
+    nudged = (exact * (1 + 0.1 * torch.finfo(dtype).eps)).to(dtype)
+    coarse = ((exact / 0.75).round() * 0.75).to(dtype)
+    if profile is Profile.STRICT:
+        assert _strict(truth, nudged).problem == ""
+    assert truth.compare(truth.eager, profile, Tolerance()).problem == ""
+    assert truth.compare(coarse, profile, Tolerance()).problem != ""
+
+
+@pytest.mark.parametrize("dtype", _FP8)
+def test_fp8_nan_is_where_eager_has_it(dtype: torch.dtype) -> None:
+    exact = torch.ones(2, 32)
+    exact[1, 3] = float("nan")
+    truth = Truth(exact, exact.to(dtype))
+    assert _strict(truth, truth.eager).problem == ""
+    assert "NaN" in _strict(truth, torch.ones(2, 32).to(dtype)).problem
+
+
+def test_fp64_allows_another_order_and_no_step_in_fp32() -> None:
+    values = torch.randn((8, 64, 4096), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    truth = Truth(values.sum(-1), values.sum(-1))
+    assert _strict(truth, values.flip(-1).cumsum(-1)[..., -1]).problem == ""
+    assert "times eager's own" in _strict(truth, values.float().double().sum(-1)).problem
+
+
+def test_fp64_calls_are_timed_in_fp64() -> None:
+    exact = torch.randn((4, 64), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    allowance = Allowance.of([Truth(exact, exact)], Profile.STRICT)
+    assert allowance.problem(exact[None], exact[None]) == ""
+    assert "relative error" in allowance.problem(exact.float().double()[None], exact[None])
+
+
+def _sums(count: int) -> list[Truth]:
+    values = torch.randn((count, 4096), generator=torch.Generator().manual_seed(1))
+    exact = values.double().sum(-1)
+    return [Truth(exact[i], values[i].sum()) for i in range(count)]
+
+
+def test_a_sum_near_zero_is_judged_by_what_sums_usually_are() -> None:
+    near_zero = Truth(torch.tensor(1e-4, dtype=torch.float64), torch.tensor(1e-4))
+    truths = with_usual([*_sums(5), near_zero])
+    got = torch.tensor(1e-4 + 2e-6)  # an ordinary rounding of a sum of size 64
+    assert _strict(near_zero, got).problem != ""
+    assert _strict(truths[-1], got).problem == ""
+    assert _strict(truths[-1], torch.tensor(0.01)).problem != ""
+    allowance = Allowance.of(truths, Profile.STRICT)
+    assert allowance.problem(got[None], near_zero.eager[None]) == ""
+    assert allowance.problem(torch.tensor([0.01]), near_zero.eager[None]) != ""
+
+
+def test_outputs_of_many_elements_know_nothing_usual() -> None:
+    truth = _truth(torch.float32)
+    assert with_usual([truth, truth]) == [truth, truth]
+
+
+def test_timed_scalars_and_empty_outputs() -> None:
+    scalars = torch.tensor([1.0, 2.0, 3.0])
+    allowance = Allowance.of(with_usual([Truth(v.double(), v) for v in scalars]), Profile.STRICT)
+    assert allowance.problem(scalars, scalars) == ""
+    assert "[0]" in allowance.problem(torch.tensor([1.0, 2.0, 4.0]), scalars)
+    counts = Allowance.of([Truth(torch.tensor(3), torch.tensor(3))], Profile.STRICT)
+    assert counts.problem(torch.tensor([3, 3]), torch.tensor([3, 3])) == ""
+    assert "differ" in counts.problem(torch.tensor([3, 4]), torch.tensor([3, 3]))
+    empty = torch.zeros(3, 0, 4)
+    assert Allowance.of([Truth(empty[0].double(), empty[0])], Profile.STRICT).problem(empty, empty) == ""
