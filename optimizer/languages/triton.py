@@ -13,14 +13,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from extractor.errors import KernelgraftError
 from optimizer.judge import wire
 from optimizer.judge.isolation.walls import WallPlan
 from optimizer.judge.python.paths import python_read_paths
-from optimizer.judge.python.spawn import PythonWorker, Zygote
+from optimizer.judge.python.spawn import PythonWorker, WarmPool
 from optimizer.judge.remote import CandidateFault
 from optimizer.judge.verdict import Outcome
 
@@ -95,27 +94,20 @@ def capability(target: str) -> int:
 
 
 class CompileCheck:
-    """Compiles kernels for one target. Use as a context manager.
+    """Compiles kernels for one target, in processes forked from a pool's. ``limit_s`` bounds one candidate's kernels.
 
-    Opening starts a process that imports torch and Triton; the first check waits for it.
+    Construction starts the pool's process that imports torch and Triton; the first check waits for it.
 
     Raises (on construction):
         UnknownTarget: the target is none.
     """
 
-    def __init__(self, target: str, *, limit_s: float) -> None:
+    def __init__(self, pool: WarmPool, target: str, *, limit_s: float) -> None:
         self._target = target
         self._capability = capability(target)
         self._limit_s = limit_s
-        self._zygote = Zygote(interpret=False)
-
-    def __enter__(self) -> CompileCheck:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._zygote.close()
+        self._pool = pool
+        pool.zygote(interpret=False)
 
     def check(self, source: str, launches: Sequence[Mapping[str, Any]]) -> CompileReport:
         """Compile each distinct launch; ``launches`` are :func:`.launches.describe_launch` records.
@@ -124,13 +116,10 @@ class CompileCheck:
             CompileFailed: the first that does not compile.
             SandboxFault: the compiling process did not come up.
         """
-        if not self._zygote.alive:
-            self._zygote.close()
-            self._zygote = Zygote(interpret=False)
         start = time.monotonic()
         scratch = Path(tempfile.mkdtemp(prefix="kernelgraft-triton-"))
         try:
-            with self._zygote.start(self._plan(source, launches, scratch)) as worker:
+            with self._pool.zygote(interpret=False).start(self._plan(source, launches, scratch)) as worker:
                 kernels, unchecked = self._compile_all(worker, launches, start)
         except CandidateFault as fault:
             raise CompileFailed(_compiling(fault), fault.reason[:_LOG_CHARACTERS]) from fault

@@ -17,7 +17,7 @@ from optimizer.judge.numeric_state import written_down
 from optimizer.judge.python.knockout import require_custom_kernels
 from optimizer.judge.python.paths import python_read_paths
 from optimizer.judge.python.plan import worker_plan
-from optimizer.judge.python.spawn import PythonWorker, Zygote
+from optimizer.judge.python.spawn import PythonWorker, WarmPool
 from optimizer.judge.remote import CandidateFault, SandboxFault
 from optimizer.judge.settings import JudgeSettings, Profile
 from optimizer.judge.subjects import Subjects
@@ -30,18 +30,23 @@ _MEMORY_BEYOND = 2 << 30  # address space a worker may take besides the judge's 
 class PythonBench:
     """Judges Triton candidates on the CPU. Use as a context manager.
 
-    Opening starts two warm processes that import torch and Triton (seconds, side by side); the first evaluation waits
-    for them. A process that fails is replaced before the next candidate.
+    Construction starts two warm processes that import torch and Triton (seconds, side by side), unless ``pool`` has
+    them already; the first evaluation waits for them. A process that fails is replaced before the next candidate.
+
+    Args:
+        pool: warm processes to share with other benches; without it the bench has its own and ends them.
 
     Raises (on construction):
         UnknownTarget: ``settings.compile_target`` is none.
     """
 
-    def __init__(self, subjects: Subjects, settings: JudgeSettings) -> None:
+    def __init__(self, subjects: Subjects, settings: JudgeSettings, pool: WarmPool | None = None) -> None:
         self._subjects = subjects
         self._settings = settings
-        self._compiler = CompileCheck(settings.compile_target, limit_s=settings.build_limit_s)
-        self._zygote = Zygote(interpret=True)
+        self._pool = pool or WarmPool()
+        self._owned = pool is None
+        self._compiler = CompileCheck(self._pool, settings.compile_target, limit_s=settings.build_limit_s)
+        self._pool.zygote(interpret=True)
 
     def __enter__(self) -> PythonBench:
         return self
@@ -49,15 +54,12 @@ class PythonBench:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._zygote.close()
-        self._compiler.__exit__(kind, error, trace)
+        if self._owned:
+            self._pool.close()
 
     def evaluate(self, candidate: Candidate) -> Verdict:
         """Check one screened candidate. Whatever it does is a verdict."""
         course = Course()
-        if not self._zygote.alive:
-            self._zygote.close()
-            self._zygote = Zygote(interpret=True)
         with written_down(self._settings.threads):
             try:
                 launches = self._check(candidate, course)
@@ -71,7 +73,8 @@ class PythonBench:
         """All checks in the interpreter; the launches seen. Raises CandidateFault."""
         subjects, settings = self._subjects, self._settings
         files = [arena.descriptor for arena in (subjects.inputs, subjects.weights, subjects.outputs)]
-        with self._zygote.start(self._plan(candidate), files) as worker:
+        zygote = self._pool.zygote(interpret=True)
+        with zygote.start(self._plan(candidate), files) as worker:
             course.started = time.perf_counter()
             course.walls = worker.walls
             worker.load(settings.load_limit_s)

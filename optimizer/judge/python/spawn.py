@@ -155,6 +155,37 @@ class Zygote:
         return self._process.stderr.read(8000).decode("utf-8", errors="replace").strip().rpartition("\n")[2]
 
 
+class WarmPool:
+    """Zygotes that several judges share, one of each kind, started when first asked for and replaced once dead.
+
+    Use as a context manager.
+    """
+
+    def __init__(self) -> None:
+        self._zygotes: dict[bool, Zygote] = {}
+
+    def __enter__(self) -> WarmPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def zygote(self, *, interpret: bool) -> Zygote:
+        """A living zygote. Returns at once; its first :meth:`Zygote.start` waits for it."""
+        known = self._zygotes.get(interpret)
+        if known is None or not known.alive:
+            if known is not None:
+                known.close()
+            self._zygotes[interpret] = known = Zygote(interpret=interpret)
+        return known
+
+    def close(self) -> None:
+        """End all zygotes and their workers."""
+        for zygote in self._zygotes.values():
+            zygote.close()
+        self._zygotes.clear()
+
+
 class _Forked:
     """A worker process whose parent is the zygote."""
 
