@@ -187,6 +187,8 @@ def names_used(tree: ast.Module, origins: Origins, *, extensions: bool) -> Itera
         elif isinstance(node, ast.Import):
             for item in node.names:
                 yield from _dotted(item.name, node.lineno, extensions)
+        elif isinstance(node, ast.Name) and node.id == "__name__" and not isinstance(node.ctx, ast.Load):
+            yield Refusal("no dynamic code", node.lineno, "`__name__` is not the candidate's to set")
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield from _builtin(node, origins, id(node) in called)
             origin = origins.of(node)

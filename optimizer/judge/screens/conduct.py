@@ -122,16 +122,28 @@ def _hook(name: str) -> bool:
 
 
 def fallback(tree: ast.Module, origins: Origins, kernels: frozenset[str]) -> Iterator[Refusal]:
-    """Exception handlers, except around nothing but imports: they hide a kernel that fails behind something else."""
+    """Exception handlers: they hide a kernel that fails behind something else.
+
+    Accepted are handlers around imports, and handlers that only raise.
+    """
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Try | ast.TryStar) or not node.handlers:
+        if not isinstance(node, ast.Try | ast.TryStar) or _only_imports(node.body):
             continue
-        if all(isinstance(item, ast.Import | ast.ImportFrom) for item in node.body):
-            continue
-        detail = (
-            "except is not accepted; choose the path by shape or dtype, and let a kernel that fails show it"
-        )
-        yield Refusal("no fallback", node.handlers[0].lineno, detail)
+        for handler in node.handlers:
+            if not all(isinstance(item, ast.Raise) for item in handler.body):
+                detail = (
+                    "except is not accepted; choose the path by shape or dtype, and let what fails show it"
+                )
+                yield Refusal("no fallback", handler.lineno, detail)
+
+
+def _only_imports(body: list[ast.stmt]) -> bool:
+    """Imports, and flags that say that they worked."""
+    return all(
+        isinstance(item, ast.Import | ast.ImportFrom)
+        or (isinstance(item, ast.Assign) and isinstance(item.value, ast.Constant))
+        for item in body
+    )
 
 
 Rule = Callable[[ast.Module, Origins, frozenset[str]], Iterator[Refusal]]

@@ -45,9 +45,13 @@ _FOR_CPP = {  # rules of the cpp language that hold here with other words
     "no files, sockets or output": "nothing is read or printed; report errors with TORCH_CHECK",
     "no signals, exits or jumps out": "report errors with TORCH_CHECK",
 }
+# System calls of the cpp language whose headers are not accepted here, and whose names are methods of at::Tensor.
+_TENSOR_METHODS = names("clone")
 BANS = (
     *(
-        dataclasses.replace(ban, instead=_FOR_CPP.get(ban.rule, ban.instead))
+        dataclasses.replace(
+            ban, names=ban.names - _TENSOR_METHODS, instead=_FOR_CPP.get(ban.rule, ban.instead)
+        )
         for ban in cpp.BANS
         if not ban.rule.startswith(("no inline assembly", "no threads"))
     ),

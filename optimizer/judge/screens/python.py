@@ -64,8 +64,7 @@ def _parsed(source: str) -> ast.Module | Refusal:
         return Refusal("syntax", error.lineno or 0, f"it is not Python: {error.msg}")
     except (RecursionError, MemoryError):
         return Refusal("syntax", 0, "it is nested too deeply for Python to read")
-    deep = [(node, 0) for node in tree.body]
-    pending: list[tuple[ast.AST, int]] = list(deep)
+    pending: list[tuple[ast.AST, int]] = [(node, 0) for node in tree.body]
     while pending:
         node, depth = pending.pop()
         if depth > _MAX_DEPTH:
@@ -73,7 +72,13 @@ def _parsed(source: str) -> ast.Module | Refusal:
                 "syntax", getattr(node, "lineno", 0), "it is nested too deeply; split the expression"
             )
         pending += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
+    tree.body = [node for node in tree.body if not _is_script(node)]
     return tree
+
+
+def _is_script(node: ast.stmt) -> bool:
+    """``if __name__ == "__main__":`` at the top: a candidate is imported under another name, so this never runs."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'" and not node.orelse
 
 
 def _conduct(tree: ast.Module, origins: Origins, extensions: bool) -> Iterator[Refusal]:
