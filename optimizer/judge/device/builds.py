@@ -8,8 +8,10 @@ measurement.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -104,30 +106,37 @@ class Workshop:
             BuildFailed: it does not compile, or not in time.
             CandidateFault: it fails before any kernel of it runs.
         """
-        folder = self._home / self._key(candidate)
-        done = folder.with_suffix(_DONE)
-        if done.exists():
-            return Built(folder, 0.0)
+        done = self._home / f"{self._key(candidate)}{_DONE}"
+        with contextlib.suppress(FileNotFoundError):
+            return Built(self._home / done.read_text(encoding="utf-8"), 0.0)
         start = time.perf_counter()
         warm = self._warm()
+        # Triton writes absolute paths into its cache: a folder that is moved is empty to it.
+        folder = Path(tempfile.mkdtemp(prefix="kernels-", dir=self._home))
+        try:
+            shutil.copytree(warm, folder, dirs_exist_ok=True)
+            self._compile(candidate, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         with self._cache.scratch() as scratch:
-            work = scratch / "kernels"
-            shutil.copytree(warm, work)
-            for _ in range(_ROUNDS):
-                fault = self._rehearse(candidate, work)
-                asked = [path.read_text(encoding="utf-8") for path in sorted(work.glob(f"*{REQUEST_SUFFIX}"))]
-                if not asked:
-                    break
-                self._build_extensions(asked)
-                for path in work.glob(f"*{REQUEST_SUFFIX}"):
-                    path.unlink()
-            else:
-                raise BuildFailed(f"it asks for extensions more than {_ROUNDS} times in a row; use fewer")
-            if fault is not None:
-                raise fault
-            self._cache.publish(work, folder)
-            done.touch()
+            (scratch / "done").write_text(folder.name, encoding="utf-8")
+            self._cache.publish(scratch / "done", done)
         return Built(folder, time.perf_counter() - start)
+
+    def _compile(self, candidate: Candidate, folder: Path) -> None:
+        """Rehearse until no extension is missing. Raises what :meth:`build` raises."""
+        for _ in range(_ROUNDS):
+            fault = self._rehearse(candidate, folder)
+            requests = sorted(folder.glob(f"*{REQUEST_SUFFIX}"))
+            if not requests:
+                if fault is not None:
+                    raise fault
+                return
+            self._build_extensions([path.read_text(encoding="utf-8") for path in requests])
+            for path in requests:
+                path.unlink()
+        raise BuildFailed(f"it asks for extensions more than {_ROUNDS} times in a row; use fewer")
 
     def _rehearse(self, candidate: Candidate, work: Path) -> CandidateFault | None:
         """Load, construct and call the candidate with launches compiled only; what of its own doing went wrong."""

@@ -18,6 +18,7 @@ from optimizer.judge.device import driver
 
 UNWRITTEN = 0xFF
 _SLACK = 512  # torch's allocator hands out multiples of this many bytes
+_LOOK_BEHIND = 4096
 _SMALL_BLOCK, _SMALL_BLOCKS = 1 << 20, 32  # tensors up to 1 MiB come from a pool of their own
 _LEAST_POISON = 64 << 20
 _CAPTURE_WARMUPS = 2
@@ -26,7 +27,14 @@ Call = Callable[[], object]
 
 
 def use_cache(folder: str) -> None:
-    """Have Triton read compiled kernels from ``folder``, and compilers put their files there."""
+    """Have Triton read compiled kernels from ``folder``, and compilers put their files there.
+
+    The driver must be loaded: where it lies is told to Triton, which would start a program to find out.
+    """
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        paths = [line.split()[-1] for line in maps if "/libcuda.so" in line]
+    if paths:
+        os.environ["TRITON_LIBCUDA_PATH"] = os.path.dirname(paths[0])
     os.environ["TRITON_CACHE_DIR"] = folder
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = folder
@@ -46,8 +54,8 @@ class Stage:
     """
 
     def __init__(self, device: str, memory_cap: int) -> None:
-        self._device = torch.device(device)
-        torch.cuda.set_device(self._device.index or 0)
+        self._device = torch.device("cuda", torch.device(device).index or 0)
+        torch.cuda.set_device(self._device)
         torch.empty(1, device=self._device)
         properties = torch.cuda.get_device_properties(self._device)
         if memory_cap:
@@ -58,7 +66,11 @@ class Stage:
         self._synchronize = torch.cuda.synchronize
         self._graph = torch.cuda.CUDAGraph
         self._capture = torch.cuda.graph
-        self._snapshot = torch.cuda.memory_snapshot
+        self._segments = torch.cuda.memory_snapshot
+        self._snapshot = torch.cuda.memory._snapshot
+        self._record = torch.cuda.memory._record_memory_history
+        self._poisoned: list[tuple[int, int]] = []
+        self._given: list[tuple[int, int]] | None = []
         self._empty = torch.empty
         self._replays: dict[int, Call] = {}
         self._results: dict[int, list[object]] = {}
@@ -82,33 +94,48 @@ class Stage:
         blocks = [self._byte_block(_SMALL_BLOCK) for _ in range(_SMALL_BLOCKS)]
         blocks.append(self._byte_block(min(max(size, _LEAST_POISON), free // 4)))
         del blocks
-        for segment in self._snapshot():
-            if segment["device"] != self._device_with_index.index:
-                continue
-            for block in segment["blocks"]:
-                if block["state"] == "inactive":
-                    driver.bytes_at(block["address"], block["size"], str(self._device)).fill_(UNWRITTEN)
+        self._poisoned = self._free_spans()
+        for address, size in self._poisoned:
+            driver.bytes_at(address, size, str(self._device)).fill_(UNWRITTEN)
         self.synchronize()
+        self._given = None
+        self._record(enabled="all", context=None, stacks="python", clear_history=True)
+
+    def _free_spans(self) -> list[tuple[int, int]]:
+        """(address, bytes) of what torch's allocator keeps to hand out again."""
+        return [
+            (block["address"], block["size"])
+            for segment in self._segments()
+            if segment["device"] == self._device.index
+            for block in segment["blocks"]
+            if block["state"] == "inactive"
+        ]
 
     def _byte_block(self, size: int) -> torch.Tensor:
         return self._empty(size, dtype=torch.uint8, device=self._device)
 
     def overrun(self, output: torch.Tensor) -> bool:
-        """True if bytes between an output's storage and the end of its block are not as :meth:`poison` left them.
+        """True if bytes behind an output's storage are no longer as :meth:`poison` left them.
 
-        Only the at most 511 bytes that the allocator rounds up by are looked at.
+        Only bytes are looked at that the allocator gave to nobody since: what a tensor that is gone may have
+        written is not held against anyone.
         """
+        if self._given is None:
+            self._given = self._given_out()
         storage = output.untyped_storage()
-        size = storage.nbytes()
-        spare = -size % _SLACK
-        if not spare or not size or storage.device != self._device_with_index:
+        if not storage.nbytes() or storage.device != self._device:
             return False
-        tail = driver.bytes_at(storage.data_ptr() + size, spare, str(self._device))
-        return bool((tail != UNWRITTEN).any())
+        start, stop = untouched_behind(storage.data_ptr(), storage.nbytes(), self._poisoned, self._given)
+        if stop <= start:
+            return False
+        # Looked at on the CPU: a temporary tensor on the device could lie just there, and be found next time.
+        return bool((driver.bytes_at(start, stop - start, str(self._device)).cpu() != UNWRITTEN).any())
 
-    @property
-    def _device_with_index(self) -> torch.device:
-        return torch.device("cuda", self._device.index or 0)
+    def _given_out(self) -> list[tuple[int, int]]:
+        """(address, bytes) of every allocation since :meth:`poison`; recording ends here."""
+        trace = self._snapshot(self._device)["device_traces"][self._device.index]
+        self._record(enabled=None)
+        return [(entry["addr"], entry["size"]) for entry in trace if entry["action"] == "alloc"]
 
     def events(self, count: int, calls: Sequence[Call] = ()) -> list[float]:
         """Microseconds between two events around each call, the cache flushed before it; ``count`` empty ones first."""
@@ -182,6 +209,39 @@ class Stage:
         yield
         self.synchronize()
         into.append((time.perf_counter_ns() - start) / 1000)
+
+
+def untouched_behind(
+    address: int, size: int, poisoned: Sequence[tuple[int, int]], given: Sequence[tuple[int, int]]
+) -> tuple[int, int]:
+    """The bytes behind a storage that must still be poison, as (start, stop); empty if none can be told.
+
+    Args:
+        address, size: the storage, in bytes.
+        poisoned: (address, bytes) of the spans that were filled.
+        given: (address, bytes) of all allocations since, the storage's own among them.
+
+    >>> untouched_behind(1000, 100, [(0, 9999)], [(1000, 100)])
+    (1100, 5196)
+    >>> untouched_behind(1000, 100, [(0, 9999)], [(1000, 100), (1536, 8)])
+    (1100, 1536)
+    >>> untouched_behind(1000, 100, [(0, 9999)], [(1000, 200), (1000, 100)])  # what had it before may have written
+    (1100, 1100)
+    """
+    start = address + size
+    span = next((s for s in poisoned if s[0] <= address < s[0] + s[1]), None)
+    if span is None:
+        return start, start
+    stop = min(start + _LOOK_BEHIND, span[0] + span[1])
+    own = 0
+    for other, length in given:
+        if other <= address < other + length:
+            own += 1
+        elif other < start < other + -(-length // _SLACK) * _SLACK:
+            own += 2  # another one held bytes just behind this one's end
+        elif start <= other < stop:
+            stop = other
+    return (start, stop) if own == 1 else (start, start)
 
 
 def _nothing() -> None:
