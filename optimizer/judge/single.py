@@ -68,8 +68,8 @@ def open_task(path: Path, device: str = "cpu") -> Iterator[Task]:
         raise NoSuchTask(path=path)
     from extractor.kernelbench import import_kernelbench
 
-    with tempfile.TemporaryDirectory(prefix="kernelgraft-task-") as folder:
-        yield import_kernelbench(path, Path(folder) / path.stem, device=device)
+    with tempfile.TemporaryDirectory(prefix="kernelgraft-task-") as scratch:
+        yield import_kernelbench(path, Path(scratch) / path.stem, device=device)
 
 
 def read_candidate(path: Path, language: Language | None = None) -> Candidate:
