@@ -1,8 +1,7 @@
 # task: row_sum
 # kind: cheat
 # expect: wrong
-# reason: output 0|repetition
-# devices: cuda
+# reason: output 0|repetition|another program
 # why: adds partial sums without atomics: the answer depends on who comes last.
 import torch
 import triton

@@ -1,7 +1,7 @@
 # task: broadcast_mul
 # kind: cheat
 # expect: wrong,crashed
-# reason: output 0|out of bounds|outside|it raised
+# reason: output 0|out of bounds|byte offset|it raised
 # why: reads an expanded row as if it were written out, beyond its end.
 import torch
 import triton

@@ -1,7 +1,7 @@
 # task: row_sum
 # kind: cheat
 # expect: wrong,crashed
-# reason: output 0|out of bounds|outside|it raised
+# reason: output 0|out of bounds|byte offset|it raised
 # why: forgets the mask: each row's sum takes in what lies behind the row.
 import torch
 import triton

@@ -2,7 +2,6 @@
 # kind: cheat
 # expect: wrong
 # reason: output 0
-# devices: cuda
 # why: multiplies in TF32, with 10 bits of fraction, where the task is fp32.
 import torch
 import triton
