@@ -79,12 +79,18 @@ class PythonBench:
             course.walls = worker.walls
             worker.load(settings.load_limit_s)
             checker = Checker(subjects, settings, worker, Deadline(settings.run_limit_s))
-            course.results = checker.run()
-            course.launches = require_custom_kernels(checker, worker)
+            try:
+                course.results = checker.run()
+                course.launches = require_custom_kernels(checker, worker)
+            except CandidateFault as fault:
+                if fault.outcome is Outcome.WRONG:
+                    self._require_clean_state(worker, course)  # often the cause, and then the better reason
+                raise
             self._require_clean_state(worker, course)
             return worker.records
 
     def _require_clean_state(self, worker: PythonWorker, course: Course) -> None:
+        """Raises CandidateFault for a changed numeric state; under the paper's profile it is only reported."""
         course.state_changes = worker.state
         if worker.state and self._settings.profile is Profile.STRICT:
             raise CandidateFault(
