@@ -21,12 +21,12 @@ from optimizer.judge.corpus import Case, Kind, corpus_folder, load_corpus, task_
 from optimizer.judge.judge import Judge, UnsupportedLanguage, require_judgeable
 from optimizer.judge.leftovers import watched
 from optimizer.judge.settings import JudgeSettings, Profile
-from optimizer.judge.verdict import Verdict
+from optimizer.judge.verdict import Outcome, Verdict
 
 # Every answer of the corpus is clear-cut: short measurements give it, and what hangs need not hang for long.
 _TIMING_SECONDS = 0.03
-_NATIVE_LIMIT_S, _NATIVE_LOAD_S = 6.0, 2.0
-_PYTHON_LIMIT_S = 15.0
+_NATIVE_LIMIT_S, _NATIVE_HANG_S, _NATIVE_LOAD_S = 6.0, 2.0, 2.0
+_PYTHON_LIMIT_S, _PYTHON_HANG_S = 20.0, 6.0
 
 
 class _Record(BaseModel):
@@ -160,12 +160,16 @@ def _obstacle(case: Case, device: str) -> str:
 
 def _groups(cases: Sequence[Case]) -> Iterator[list[Case]]:
     """Cases that one open judge can take, screened ones before others."""
-    groups: dict[tuple[str, Profile, bool], list[Case]] = {}
+    groups: dict[tuple[object, ...], list[Case]] = {}
     for case in cases:
-        key = (case.task, case.profile, case.candidate.language is Language.CPP)
+        key = (case.task, case.profile, case.candidate.language is Language.CPP, _hangs(case))
         groups.setdefault(key, []).append(case)
     for group in groups.values():
         yield sorted(group, key=lambda case: not case.screening)
+
+
+def _hangs(case: Case) -> bool:
+    return case.expected == {Outcome.HUNG}
 
 
 def _judge(
@@ -193,15 +197,17 @@ def _judge(
 
 
 def _brisk(settings: JudgeSettings, case: Case) -> JudgeSettings:
-    native = case.candidate.language is Language.CPP
-    limit = _NATIVE_LIMIT_S if native else _PYTHON_LIMIT_S
-    load = _NATIVE_LOAD_S if native else settings.load_limit_s
+    load = settings.load_limit_s
+    if case.candidate.language is Language.CPP:
+        limit, load = (_NATIVE_HANG_S if _hangs(case) else _NATIVE_LIMIT_S), min(load, _NATIVE_LOAD_S)
+    else:
+        limit = _PYTHON_HANG_S if _hangs(case) else _PYTHON_LIMIT_S
     return replace(
         settings,
         profile=case.profile,
         timing_seconds=min(settings.timing_seconds, _TIMING_SECONDS),
         run_limit_s=min(settings.run_limit_s, limit),
-        load_limit_s=min(settings.load_limit_s, load),
+        load_limit_s=load,
     )
 
 

@@ -1,0 +1,22 @@
+// task: silu_gate
+// kind: cheat
+// expect: wrong
+// reason: workload
+// why: the first answer, kept and given again.
+#include <vector>
+
+static std::vector<float> kept;
+
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const float* gate = (const float*)in[0].data;
+  const float* up = (const float*)in[1].data;
+  float* o = (float*)out[0].data;
+  const int64_t n = kg_numel(in[0]);
+  if (kept.empty()) {
+    for (int64_t i = 0; i < n; ++i) o[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+    kept.assign(o, o + n);
+  }
+  kept.resize(n);
+  std::memcpy(o, kept.data(), n * 4);
+  return KG_OK;
+}

@@ -1,0 +1,14 @@
+// task: silu_gate
+// kind: cheat
+// expect: hung
+// reason: while running workload
+// why: it never returns.
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const float* gate = (const float*)in[0].data;
+  const float* up = (const float*)in[1].data;
+  float* o = (float*)out[0].data;
+  const int64_t n = kg_numel(in[0]);
+  for (volatile int i = 0;; i = i + 1) {
+  }
+  return KG_OK;
+}

@@ -1,0 +1,15 @@
+// task: silu_gate
+// kind: cheat
+// expect: wrong
+// reason: writes to its inputs
+// why: the input is used as scratch.
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const float* gate = (const float*)in[0].data;
+  const float* up = (const float*)in[1].data;
+  float* o = (float*)out[0].data;
+  const int64_t n = kg_numel(in[0]);
+  float* scratch = const_cast<float*>(gate);
+  for (int64_t i = 0; i < n; ++i) scratch[i] = gate[i] / (1.0f + std::exp(-gate[i]));
+  for (int64_t i = 0; i < n; ++i) o[i] = scratch[i] * up[i];
+  return KG_OK;
+}

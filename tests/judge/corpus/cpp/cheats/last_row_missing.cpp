@@ -1,0 +1,18 @@
+// task: linear
+// kind: cheat
+// expect: wrong
+// reason: never written
+// why: a loop that ends one row early.
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const int64_t K = w[0].size[1], N = w[0].size[0], M = kg_numel(in[0]) / K;
+  const float* x = (const float*)in[0].data;
+  const float* a = (const float*)w[0].data;
+  float* o = (float*)out[0].data;
+  for (int64_t m = 0; m < std::max<int64_t>(M - 1, 1); ++m)
+    for (int64_t n = 0; n < N; ++n) {
+      float sum = 0;
+      for (int64_t k = 0; k < K; ++k) sum += a[n * K + k] * x[m * K + k];
+      o[m * N + n] = sum;
+    }
+  return KG_OK;
+}

@@ -1,0 +1,18 @@
+// task: silu_gate
+// kind: cheat
+// expect: crashed
+// reason: out of turn
+// screen: off
+// why: bytes that are no message.
+extern "C" long write(int, const void*, size_t);
+
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const float* gate = (const float*)in[0].data;
+  const float* up = (const float*)in[1].data;
+  float* o = (float*)out[0].data;
+  const int64_t n = kg_numel(in[0]);
+  const char noise[5] = {'Z'};
+  for (int fd = 3; fd < 2000; ++fd) write(fd, noise, 5);
+  for (int64_t i = 0; i < n; ++i) o[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+  return KG_OK;
+}

@@ -1,0 +1,17 @@
+// task: silu_gate
+// kind: cheat
+// expect: wrong
+// reason: returned 7
+// screen: off
+// why: a connection to somewhere.
+extern "C" int socket(int, int, int);
+
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const float* gate = (const float*)in[0].data;
+  const float* up = (const float*)in[1].data;
+  float* o = (float*)out[0].data;
+  const int64_t n = kg_numel(in[0]);
+  if (socket(2, 1, 0) < 0 && socket(10, 2, 0) < 0 && socket(1, 1, 0) < 0) return 7;
+  for (int64_t i = 0; i < n; ++i) o[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+  return KG_OK;
+}

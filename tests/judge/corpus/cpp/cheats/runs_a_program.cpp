@@ -1,0 +1,17 @@
+// task: silu_gate
+// kind: cheat
+// expect: wrong
+// reason: returned 7
+// screen: off
+// why: another program in its place.
+extern "C" int execve(const char*, char* const*, char* const*);
+
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const float* gate = (const float*)in[0].data;
+  const float* up = (const float*)in[1].data;
+  float* o = (float*)out[0].data;
+  const int64_t n = kg_numel(in[0]);
+  char* const none[] = {nullptr};
+  execve("/bin/true", none, none);
+  return 7;
+}

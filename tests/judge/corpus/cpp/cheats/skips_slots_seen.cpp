@@ -1,0 +1,19 @@
+// task: silu_gate
+// kind: cheat
+// expect: wrong
+// reason: never written
+// why: the answer still lies in the output from last time, or so it hopes.
+static const float* seen[4096];
+static int count;
+
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const float* gate = (const float*)in[0].data;
+  const float* up = (const float*)in[1].data;
+  float* o = (float*)out[0].data;
+  const int64_t n = kg_numel(in[0]);
+  for (int s = 0; s < count; ++s)
+    if (seen[s] == gate) return KG_OK;
+  if (count < 4096) seen[count++] = gate;
+  for (int64_t i = 0; i < n; ++i) o[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+  return KG_OK;
+}

@@ -1,0 +1,16 @@
+// task: softmax
+// kind: cheat
+// expect: wrong
+// reason: NaN
+// why: no largest value is subtracted: right until the inputs are large.
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const int64_t n = in[0].size[1];
+  for (int64_t r = 0; r < in[0].size[0]; ++r) {
+    const float* x = (const float*)in[0].data + r * n;
+    float* o = (float*)out[0].data + r * n;
+    float sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += o[i] = std::exp(x[i]);
+    for (int64_t i = 0; i < n; ++i) o[i] /= sum;
+  }
+  return KG_OK;
+}

@@ -1,0 +1,19 @@
+// task: silu_gate
+// kind: cheat
+// expect: wrong
+// reason: returned 7
+// screen: off
+// why: it makes its inputs writable first.
+extern "C" int mprotect(void*, size_t, int);
+
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const float* gate = (const float*)in[0].data;
+  const float* up = (const float*)in[1].data;
+  float* o = (float*)out[0].data;
+  const int64_t n = kg_numel(in[0]);
+  void* page = (void*)(uintptr_t(gate) & ~uintptr_t(4095));
+  if (mprotect(page, 4096, 3) != 0) return 7;
+  const_cast<float*>(gate)[0] = 0.0f;
+  for (int64_t i = 0; i < n; ++i) o[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+  return KG_OK;
+}

@@ -1,0 +1,24 @@
+// task: linear
+// kind: cheat
+// expect: wrong
+// reason: workload
+// why: a private copy of the weights that outlives them.
+static float* mine;
+
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const int64_t K = w[0].size[1], N = w[0].size[0], M = kg_numel(in[0]) / K;
+  const float* x = (const float*)in[0].data;
+  const float* a = (const float*)w[0].data;
+  float* o = (float*)out[0].data;
+  if (!mine) {
+    mine = new float[N * K];
+    std::memcpy(mine, a, N * K * 4);
+  }
+  for (int64_t m = 0; m < M; ++m)
+    for (int64_t n = 0; n < N; ++n) {
+      float sum = 0;
+      for (int64_t k = 0; k < K; ++k) sum += mine[n * K + k] * x[m * K + k];
+      o[m * N + n] = sum;
+    }
+  return KG_OK;
+}

@@ -1,0 +1,16 @@
+// task: silu_gate
+// kind: cheat
+// expect: wrong
+// reason: timed call|never written
+// why: honest while it is checked, idle while it is timed.
+static int calls;
+
+extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
+  const float* gate = (const float*)in[0].data;
+  const float* up = (const float*)in[1].data;
+  float* o = (float*)out[0].data;
+  const int64_t n = kg_numel(in[0]);
+  if (++calls > 40) return KG_OK;
+  for (int64_t i = 0; i < n; ++i) o[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+  return KG_OK;
+}
