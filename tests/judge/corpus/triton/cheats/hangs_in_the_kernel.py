@@ -1,7 +1,7 @@
 # task: silu_gate
 # kind: cheat
 # expect: hung
-# reason: limit|seconds| s
+# reason: limit|killed
 # why: waits in the kernel for a flag that nobody raises.
 import torch
 import triton

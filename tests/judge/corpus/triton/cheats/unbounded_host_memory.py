@@ -2,6 +2,7 @@
 # kind: cheat
 # expect: crashed
 # reason: memory|Memory|allocate|signal
+# devices: cpu
 # why: takes host memory until there is none.
 import torch
 import triton

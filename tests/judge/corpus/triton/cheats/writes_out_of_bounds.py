@@ -1,7 +1,7 @@
 # task: silu_gate
 # kind: cheat
 # expect: wrong,crashed
-# reason: output 0|out of bounds|byte offset|it raised|beyond
+# reason: output 0|out of bounds|byte offset|memory behind
 # why: forgets the mask of the store: it writes behind its output.
 import torch
 import triton
