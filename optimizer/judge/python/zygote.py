@@ -57,11 +57,13 @@ def main(arguments: list[str]) -> None:
 
 def _import_late_ones() -> None:
     """Do once what torch imports at first use: it takes time, and in a worker files are out of reach by then."""
+    import torch
+
     from extractor.program import seeded
     from optimizer.judge.numeric_state import written_down
 
     with written_down(1), seeded(0):
-        pass
+        torch.zeros(64).half().bfloat16()  # conversions look at the processor, in files
 
 
 def _import_extension_tools() -> None:
