@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from extractor.errors import KernelgraftError
 from extractor.task import Task
@@ -48,6 +48,15 @@ class Bench(Protocol):
 
     def evaluate(self, candidate: Candidate) -> Verdict:
         """Build, check, time and profile one candidate. Whatever it does is a verdict."""
+        ...
+
+
+@runtime_checkable
+class BuildsAhead(Bench, Protocol):
+    """A bench that compiles the next candidates while one is measured."""
+
+    def evaluate_many(self, candidates: Iterable[Candidate]) -> Iterator[Verdict]:
+        """Verdicts in the candidates' order."""
         ...
 
 
@@ -97,9 +106,22 @@ class Judge:
         return self._bench(candidate.language).evaluate(candidate)
 
     def evaluate_many(self, candidates: Iterable[Candidate]) -> Iterator[Verdict]:
-        """Judge several, verdicts in their order."""
+        """Judge several, verdicts in their order. On a GPU the next ones are compiled while one is measured."""
+        if self.settings.device == "cpu":
+            yield from map(self.evaluate, candidates)
+            return
+        screened: list[Verdict | None] = []
+        passed: list[Candidate] = []
         for candidate in candidates:
-            yield self.evaluate(candidate)
+            require_judgeable(candidate.language, self.settings.device)
+            refusal = screen(candidate) if self.settings.screening else None
+            course = Course(device=self.settings.device)
+            screened.append(course.verdict(Outcome.REFUSED, refusal.reason) if refusal is not None else None)
+            passed += [] if refusal is not None else [candidate]
+        bench = self._bench(passed[0].language) if passed else None
+        judged = bench.evaluate_many(passed) if isinstance(bench, BuildsAhead) else map(self.evaluate, passed)
+        for verdict in screened:
+            yield verdict if verdict is not None else next(judged)
 
     @property
     def subjects(self) -> Subjects:

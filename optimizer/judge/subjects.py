@@ -50,6 +50,8 @@ MAX_COPIES = 64
 MAX_SLOTS = 256
 # A timed batch should last this long, so that waking the worker (about 10 us, subtracted) hardly matters.
 BATCH_SECONDS = 2e-3
+# On a device its context has to be switched to, too, and the clock is the wall's.
+DEVICE_BATCH_SECONDS = 5e-3
 # Activations of a call smaller than this stay in cache between producer and consumer in a model, and here; larger
 # ones (a key-value cache) get enough slots to be cold too, unless the weights sweep the cache between calls anyway.
 COLD_ACTIVATION_BYTES = 128 << 10
@@ -303,7 +305,8 @@ class Subjects:
     def _slots(self, workload: Workload, seconds: float) -> int:
         specs = (*workload.inputs, *workload.outputs)
         moved = sum(_layout(spec).storage_elements * ITEM_BYTES[spec.dtype] for spec in specs)
-        wanted = max(self.copies, int(BATCH_SECONDS / max(seconds, 1e-7)) + 1)
+        batch = BATCH_SECONDS if self.device.type == "cpu" else DEVICE_BATCH_SECONDS
+        wanted = max(self.copies, int(batch / max(seconds, 1e-7)) + 1)
         swept = self.weight_bytes * self.copies >= 2 * self.cache_bytes
         if moved >= COLD_ACTIVATION_BYTES and not swept:
             wanted = max(wanted, -(-CACHE_MULTIPLE * self.cache_bytes // moved))

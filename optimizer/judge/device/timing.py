@@ -147,10 +147,12 @@ class DeviceTimer:
         run = self._command(wire.REPLAY, index, subject, "being captured", 1)
         if run.status == wire.NOT_CAPTURABLE:
             return None, f"it cannot be captured into a CUDA graph: {_said(run).get('error', '')}"
+        run = self._command(wire.REPLAY, index, subject, "being replayed", 1)  # the first one captured, too
         mine = max(run.wall_ns - self.empty_ns, 1) / 1000 / slots
         theirs_times = _times(rough * slots)
 
         def candidate(which: int, what: Subject, times: int = _times(mine * slots)) -> float:
+            self._wake(which, what)
             run = self._command(wire.REPLAY, which, what, "being replayed", times)
             return max(run.wall_ns - self.empty_ns, 0) / 1000 / slots / times
 
@@ -209,8 +211,13 @@ class DeviceTimer:
         return theirs, mine
 
     def _batch(self, index: int, subject: Subject) -> float:
+        self._wake(index, subject)
         run = self._command(wire.RUN, index, subject, "being timed", 0, self._slots(subject))
         return max(run.wall_ns - self.empty_ns, 0) / 1000 / self._slots(subject)
+
+    def _wake(self, index: int, subject: Subject) -> None:
+        """One call that is not timed: the device turns to the worker's context. The judge's own calls just had it."""
+        self._command(wire.RUN, index, subject, "being prepared", 0, 1)
 
     def _command(
         self, action: int, index: int, subject: Subject, doing: str, second: int = 0, third: int = 0

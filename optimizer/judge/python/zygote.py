@@ -80,11 +80,12 @@ def _import_extension_tools() -> None:
 def _ask_the_compiler() -> None:
     """Learn what names compiled kernels in Triton's cache: workers may start no program to ask for it."""
     from triton.backends.nvidia.compiler import get_ptxas_version
-    from triton.runtime import cache
+    from triton.runtime import build, cache
 
     for architecture in _ARCHITECTURES:
         get_ptxas_version(architecture)
     cache.triton_key()
+    build.platform_key()
 
 
 def _answer(request: dict[str, Any], files: list[int], control: socket.socket) -> dict[str, Any]:
