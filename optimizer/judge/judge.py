@@ -22,6 +22,7 @@ from extractor.task import Task
 from optimizer.candidate import Candidate, Language
 from optimizer.judge.course import Course
 from optimizer.judge.numeric_state import written_down
+from optimizer.judge.python.spawn import WarmPool
 from optimizer.judge.screens import screen
 from optimizer.judge.settings import JudgeSettings, Profile
 from optimizer.judge.subjects import Subjects
@@ -63,13 +64,19 @@ class BuildsAhead(Bench, Protocol):
 class Judge:
     """Judges candidates for one task. A context manager; use it from one thread.
 
+    ``pool`` holds warm processes for Python candidates that judges of several tasks share; without it a judge starts
+    and ends its own.
+
     Raises (on entering):
         UnknownWorkload: ``settings.timed_workloads`` names one the task does not have.
         NotEnoughMemory: the task's tensors and their copies do not fit.
     """
 
-    def __init__(self, task: Task, settings: JudgeSettings | None = None) -> None:
+    def __init__(
+        self, task: Task, settings: JudgeSettings | None = None, *, pool: WarmPool | None = None
+    ) -> None:
         self.task = task
+        self._pool = pool
         self.settings = settings or JudgeSettings()
         self._subjects: Subjects | None = None
         self._benches: dict[str, Bench] = {}
@@ -144,7 +151,7 @@ class Judge:
         if self.settings.device == "cpu":
             from optimizer.judge.python.bench import PythonBench
 
-            return self._stack.enter_context(PythonBench(self.subjects, self.settings))
+            return self._stack.enter_context(PythonBench(self.subjects, self.settings, self._pool))
         from optimizer.judge.device.bench import DeviceBench
 
         return self._stack.enter_context(DeviceBench(self.subjects, self.settings))

@@ -20,7 +20,8 @@ from optimizer.candidate import Language
 from optimizer.judge.corpus import Case, Kind, corpus_folder, load_corpus, task_file
 from optimizer.judge.judge import Judge, UnsupportedLanguage, require_judgeable
 from optimizer.judge.leftovers import watched
-from optimizer.judge.settings import JudgeSettings, Profile
+from optimizer.judge.python.spawn import WarmPool
+from optimizer.judge.settings import JudgeSettings
 from optimizer.judge.verdict import Outcome, Verdict
 
 # Every answer of the corpus is clear-cut: short measurements give it, and what hangs need not hang for long.
@@ -116,11 +117,11 @@ def run(
     folder = corpus_folder()
     cases, skipped = _judgeable(load_corpus(folder), device, filter)
     tally = _Tally()
-    with watched() as leftovers:
+    with watched() as leftovers, WarmPool() as pool:
         progress.start("self-test", len(cases) * repeat)
         try:
             for group in _groups(cases):
-                _judge(group, settings, folder, repeat, tally, progress)
+                _judge(group, settings, pool, folder, repeat, tally, progress)
         finally:
             progress.finish()
     return _report(
@@ -175,6 +176,7 @@ def _hangs(case: Case) -> bool:
 def _judge(
     group: Sequence[Case],
     settings: JudgeSettings,
+    pool: WarmPool,
     folder: Path,
     repeat: int,
     tally: _Tally,
@@ -182,7 +184,7 @@ def _judge(
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="kernelgraft-corpus-") as tasks:
         task = import_kernelbench(task_file(group[0], folder), Path(tasks), device=settings.device)
-        with Judge(task, _brisk(settings, group[0])) as judge:
+        with Judge(task, _brisk(settings, group[0]), pool=pool) as judge:
             for _ in range(repeat):
                 for screening in (True, False):
                     judge.settings = replace(judge.settings, screening=screening)
