@@ -22,7 +22,9 @@ __global__ void linear_kernel(const __nv_bfloat162* x, const __nv_bfloat162* wei
     sum += a.x * b.x + a.y * b.y;
   }
   for (int lane = 16; lane > 0; lane /= 2) sum += __shfl_down_sync(0xffffffffu, sum, lane);
-  if (threadIdx.x == 0) out[row * columns + column] = static_cast<__nv_bfloat16>(sum + static_cast<float>(bias[column]));
+  if (threadIdx.x == 0) {
+    out[row * columns + column] = static_cast<__nv_bfloat16>(sum + static_cast<float>(bias[column]));
+  }
 }
 
 torch::Tensor linear(torch::Tensor x, torch::Tensor weight, torch::Tensor bias) {
@@ -33,9 +35,10 @@ torch::Tensor linear(torch::Tensor x, torch::Tensor weight, torch::Tensor bias) 
   const int rows = static_cast<int>(x.size(0)), columns = static_cast<int>(weight.size(0));
   auto out = torch::empty({rows, columns}, x.options());
   linear_kernel<<<dim3((columns + 3) / 4, rows), dim3(32, 4), 0, c10::cuda::getCurrentCUDAStream()>>>(
-      reinterpret_cast<const __nv_bfloat162*>(x.data_ptr()), reinterpret_cast<const __nv_bfloat162*>(weight.data_ptr()),
-      reinterpret_cast<const __nv_bfloat16*>(bias.data_ptr()), reinterpret_cast<__nv_bfloat16*>(out.data_ptr()), columns,
-      static_cast<int>(x.size(1) / 2));
+      reinterpret_cast<const __nv_bfloat162*>(x.data_ptr()),
+      reinterpret_cast<const __nv_bfloat162*>(weight.data_ptr()),
+      reinterpret_cast<const __nv_bfloat16*>(bias.data_ptr()), reinterpret_cast<__nv_bfloat16*>(out.data_ptr()),
+      columns, static_cast<int>(x.size(1) / 2));
   return out;
 }
 """
