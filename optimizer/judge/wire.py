@@ -72,7 +72,9 @@ def parse(message: bytes) -> Done | Fault | Hello:
             return Done(status, control, message[DONE.size :].decode("utf-8", errors="replace"))
         if message[:1] == b"X":
             _, write, signal, _code, address = FAULT.unpack(message[: FAULT.size])
-            return Fault(signal, address, bool(write), message[FAULT.size :].decode("utf-8", errors="replace"))
-    except (ValueError, TypeError, struct.error) as error:
+            return Fault(
+                signal, address, bool(write), message[FAULT.size :].decode("utf-8", errors="replace")
+            )
+    except (ValueError, TypeError, OverflowError, RecursionError, struct.error) as error:
         raise Breach(f"malformed message of {len(message)} bytes") from error
     raise Breach(f"unknown message of {len(message)} bytes")

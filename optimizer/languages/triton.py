@@ -155,13 +155,15 @@ class CompileCheck:
         answer = worker.told(run, doing)
         if answer.get("missing"):
             return None
-        shared, registers = int(answer["shared"]), answer.get("registers")
+        shared, registers = answer.get("shared"), answer.get("registers")
+        if not isinstance(shared, int) or not isinstance(registers, int | None):
+            raise CompileFailed(f"the process that compiles kernel {name} spoke out of turn")
         most = SHARED_BYTES.get(self._capability)
         if most is not None and shared > most:
             raise CompileFailed(
                 f"kernel {name} needs {shared} bytes of shared memory a block; {self._target} has {most}"
             )
-        return CompiledKernel(name, shared, None if registers is None else int(registers))
+        return CompiledKernel(name, shared, registers)
 
     def _plan(self, source: str, launches: Sequence[Mapping[str, Any]], scratch: Path) -> dict[str, Any]:
         walls = WallPlan(

@@ -26,6 +26,8 @@ from optimizer.languages.triton import CompileCheck, CompileFailed
 
 _MEMORY_BEYOND = 2 << 30  # address space a worker may take besides the judge's memory and the model's own
 
+_SLOW = " (in Triton's interpreter, which is slow: shrink the task's shapes, or judge it on a GPU)"
+
 
 class PythonBench:
     """Judges Triton candidates on the CPU. Use as a context manager.
@@ -65,7 +67,8 @@ class PythonBench:
                 launches = self._check(candidate, course)
                 return self._compile(candidate, launches, course)
             except CandidateFault as fault:
-                return course.verdict(fault.outcome, fault.reason)
+                slow = _SLOW if fault.outcome is Outcome.HUNG else ""
+                return course.verdict(fault.outcome, fault.reason + slow)
             except SandboxFault as fault:
                 return course.verdict(Outcome.SANDBOX_FAILED, str(fault))
 

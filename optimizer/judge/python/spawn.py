@@ -268,8 +268,10 @@ class PythonWorker(Handle):
         start = time.monotonic()
         run = self.command(wire.RUN, region, first, count, limit_s=limit_s, doing=doing)
         answer = self.told(run, doing)
-        self.launches[region] = int(answer.get("launches", 0))
-        self.records += answer.get("records", ())
+        self.launches[region] = answer["launches"] if isinstance(answer.get("launches"), int) else 0
+        records = answer.get("records")
+        if isinstance(records, list):
+            self.records += [record for record in records if isinstance(record, dict)]
         left = limit_s - (time.monotonic() - start)
         self.publish(region, first, count, left, doing)
         return run
@@ -292,7 +294,7 @@ class PythonWorker(Handle):
                 self.state = tuple(" ".join(str(change).split())[:120] for change in answer["state"])[:8]
             error = " ".join(str(answer.get("error", "")).split())
             line = int(answer.get("line", 0))
-        except (ValueError, TypeError) as problem:
+        except (ValueError, TypeError, OverflowError, RecursionError) as problem:
             raise CandidateFault(
                 Outcome.CRASHED, f"the candidate's process spoke out of turn while {doing}"
             ) from problem

@@ -134,3 +134,27 @@ def test_changed_state_is_only_reported_by_the_paper_profile(judge_gain_loosely:
     clean = judge_gain_loosely(HONEST)
     assert clean.outcome is Outcome.CORRECT
     assert clean.state_changes == ()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "b'D' + bytes(11) + b'[' * 30000",
+        "b'D' + bytes(11) + b'{\"line\": 1e999}'",
+        'b\'D\' + bytes(11) + b\'{"launches": [1], "records": [1, {"kernel": []}], "state": []}\'',
+        "b'D' + bytes(11) + b'{\"records\": 7}'",
+        "b'D' + bytes(11) + b'{\"state\": 7}'",
+        "b'H' + b'[' * 30000",
+        "b'H[]'",
+        "b'X'",
+        "b''",
+        "bytes(65000)",
+    ],
+)
+def test_forged_replies_are_no_trouble(judge_gain: Judging, reply: str) -> None:
+    forging = (
+        f"import os\n        for file in range(3, 30):\n            try:\n                os.write(file, {reply})\n"
+        "            except OSError:\n                pass\n        return torch.empty_like(x)"
+    )
+    verdict = judge_gain(HONEST.replace("return out", forging))
+    assert verdict.outcome in (Outcome.CRASHED, Outcome.WRONG), verdict.reason
