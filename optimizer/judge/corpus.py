@@ -16,6 +16,7 @@ The language is the folder's name: ``LANGUAGE/{honest,cheats}/NAME.{cpp,py}``.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -89,17 +90,22 @@ def corpus_folder() -> Path:
     Raises:
         NoCorpus: in neither.
     """
-    checkout = Path(__file__).resolve().parents[2] / "tests" / "judge" / "corpus"
-    if (checkout / "tasks").is_dir():
-        return checkout
-    try:
-        files = metadata.files("kernelgraft") or []
-    except metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if file.parent.parts[-2:] == (_INSTALLED, "tasks"):
-            return Path(str(file.locate())).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
+    checkout = root / "tests" / "judge" / "corpus"
+    for folder in (checkout, *_installed(root)):
+        if (folder / "tasks").is_dir():
+            return folder
     raise NoCorpus(path=checkout)
+
+
+def _installed(root: Path) -> Iterator[Path]:
+    """Where installers put it: what they wrote down, and beside the packages (``pip install --target``)."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for file in metadata.files("kernelgraft") or []:
+            if file.parent.parts[-2:] == (_INSTALLED, "tasks"):
+                yield Path(str(file.locate())).resolve().parents[1]
+                break
+    yield root / "share" / _INSTALLED
 
 
 def load_corpus(folder: Path | None = None) -> list[Case]:
