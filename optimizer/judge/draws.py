@@ -182,8 +182,11 @@ def _seed(generator: torch.Generator) -> int:
 
 
 def _other_values(view: torch.Tensor) -> torch.Tensor:
-    other = view.flip(0)
-    return other.mul(0.75) if view.dtype.is_floating_point else other
+    if not view.dtype.is_floating_point:
+        return view.flip(0)
+    if view.element_size() == 1:  # torch multiplies no fp8
+        return view.float().flip(0).mul(0.75).to(view.dtype)
+    return view.flip(0).mul(0.75)
 
 
 def _any_recorded(specs: Sequence[TensorSpec]) -> bool:

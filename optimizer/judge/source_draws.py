@@ -31,6 +31,8 @@ _DRAW_SECONDS = 0.3  # for all draws made ahead
 _CHEAP_SECONDS = 5e-3  # of a draw that is made anew between timed batches
 _ENOUGH = 1024  # elements without which independence cannot be told
 _LOOKED_AT = 1 << 20  # elements
+_AT_ONCE = 1 << 26  # elements written by one operation on a GPU
+_BYTES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # fp8 cannot be indexed everywhere
 _GROUPS = 64  # rows from which the spread of their means can be told
 
 
@@ -83,9 +85,15 @@ class SourceRefresher:
                 for first in range(0, len(target), count - 1):
                     fill_from_pool(target[first : first + count - 1], draws.view(-1), dice)
                 continue
-            for slot, factor in enumerate(factors):
-                draw = draws[(slot + turn) % count]
-                target[slot].copy_(_scaled(draw, factor) if change is Change.SCALED else draw)
+            # Many slots at a time: on a GPU each operation costs more than its bytes.
+            step = max(1, (_AT_ONCE if draws.is_cuda else _LOOKED_AT) // max(draws[0].numel(), 1))
+            for first in range(0, len(target), step):
+                part = target[first : first + step]
+                chosen = torch.arange(first + turn, first + turn + len(part), device=draws.device) % count
+                drawn = draws.view(_BYTES[draws.element_size()])[chosen].view(draws.dtype)
+                if change is Change.SCALED:
+                    drawn = _scaled(drawn, torch.tensor(factors[first : first + step], device=draws.device))
+                part.copy_(drawn)
 
     def _draw(self) -> list[torch.Tensor]:
         """One draw of the task's code, each element of memory once, where the arena is."""
@@ -167,7 +175,9 @@ def _bell_or_box(data: torch.Tensor) -> bool:
     return distance < 2.0 / math.sqrt(len(ordered)) + 0.005
 
 
-def _scaled(draw: torch.Tensor, factor: float) -> torch.Tensor:
-    if draw.element_size() == 1:  # torch multiplies no fp8
-        return (draw.float() * factor).to(draw.dtype)
-    return draw * factor
+def _scaled(draws: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    """Each draw times its factor."""
+    factors = factors.view(-1, *(1,) * (draws.dim() - 1))
+    if draws.element_size() == 1:  # torch multiplies no fp8
+        return (draws.float() * factors).to(draws.dtype)
+    return draws * factors.to(draws.dtype)
