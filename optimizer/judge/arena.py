@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from extractor.laws import torch_dtype
+from extractor.schema import TensorSpec
 from optimizer.languages.abi import ITEM_BYTES
 
 UNWRITTEN = 0xFF  # every byte of outputs and their gaps before a call
@@ -121,6 +122,26 @@ def place(layouts: Sequence[Layout], base: int, slots: int) -> Region:
         for layout in layouts
     )
     return Region(base, slots, _round_up(position), tensors)
+
+
+def layout_of(spec: TensorSpec) -> Layout:
+    """What a task's tensor needs."""
+    key = spec.name if spec.alias_group is None else f"storage{spec.alias_group}"
+    return Layout(key, spec.shape, spec.stride, spec.dtype, spec.storage_offset)
+
+
+def layouts_of(specs: Sequence[TensorSpec]) -> list[Layout]:
+    """What each of a task's tensors needs."""
+    return [layout_of(spec) for spec in specs]
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a contiguous tensor."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
 
 
 def _round_up(value: int) -> int:

@@ -11,12 +11,9 @@ drawn on the CPU and copied, so that a seed means the same everywhere.
 from __future__ import annotations
 
 import random
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 
@@ -24,7 +21,8 @@ from extractor.errors import KernelgraftError
 from extractor.program import move_to, state_of
 from extractor.schema import Phase, TensorSpec, Workload
 from extractor.task import Task
-from optimizer.judge.arena import Arena, Layout, Region, place
+from optimizer.judge.arena import Arena, Layout, Region, dense_strides, layout_of, layouts_of, place
+from optimizer.judge.device_facts import available_bytes, cache_bytes, quick_seconds
 from optimizer.judge.draws import (
     Refresher,
     Refreshes,
@@ -156,8 +154,8 @@ class Subjects:
         input_end = output_end = 0
         for draft in drafts:
             for slots in (draft.trials, draft.slots):
-                inputs = place(_layouts(draft.workload.inputs), input_end, slots)
-                outputs = place(_layouts(draft.workload.outputs), output_end, slots)
+                inputs = place(layouts_of(draft.workload.inputs), input_end, slots)
+                outputs = place(layouts_of(draft.workload.outputs), output_end, slots)
                 input_regions.append(inputs)
                 output_regions.append(outputs)
                 input_end, output_end = inputs.end, outputs.end
@@ -179,7 +177,7 @@ class Subjects:
         }
 
     def _arena(self, name: str, size: int) -> Arena:
-        available = _available_bytes(self.device)
+        available = available_bytes(self.device)
         if size > available:
             raise NotEnoughMemory(task=self.task.id, needed=size >> 20, available=available >> 20)
         arena: Arena
@@ -221,13 +219,13 @@ class Subjects:
     @property
     def cache_bytes(self) -> int:
         """The last cache before memory: what cold data must exceed."""
-        if self.device.type == "cpu":
-            return self._machine.l3_bytes
-        return int(torch.cuda.get_device_properties(self.device).L2_cache_size)
+        return cache_bytes(self.device, self._machine)
 
     def _open_weights(self) -> None:
         specs = self.task.spec.weights
-        layouts = [Layout(spec.attribute, spec.shape, _dense(spec.shape), spec.dtype) for spec in specs]
+        layouts = [
+            Layout(spec.attribute, spec.shape, dense_strides(spec.shape), spec.dtype) for spec in specs
+        ]
         one = place(layouts, 0, 1)
         self.weight_bytes = sum(placed.span for placed in one.tensors)
         self.copies = self._copies()
@@ -289,7 +287,7 @@ class Subjects:
             workload = workload.model_copy(
                 update={"outputs": tuple(_spec_of(o, i) for i, o in enumerate(outputs))}
             )
-        seconds = _quick_seconds(self.models[0], trial, self.device) if timed else 0.0
+        seconds = quick_seconds(self.models[0], trial, self.device) if timed else 0.0
         truth_bytes = sum(output.numel() * 12 for output in outputs)
         trials = max(2, min(self._settings.trials, TRUTH_BYTES // max(truth_bytes, 1)))
         slots = self._slots(workload, seconds) if timed and self._settings.timing else 0
@@ -304,7 +302,7 @@ class Subjects:
 
     def _slots(self, workload: Workload, seconds: float) -> int:
         specs = (*workload.inputs, *workload.outputs)
-        moved = sum(_layout(spec).storage_elements * ITEM_BYTES[spec.dtype] for spec in specs)
+        moved = sum(layout_of(spec).storage_elements * ITEM_BYTES[spec.dtype] for spec in specs)
         batch = BATCH_SECONDS if self.device.type == "cpu" else DEVICE_BATCH_SECONDS
         wanted = max(self.copies, int(batch / max(seconds, 1e-7)) + 1)
         swept = self.weight_bytes * self.copies >= 2 * self.cache_bytes
@@ -397,15 +395,6 @@ def dense(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]
 
 
-def _layout(spec: TensorSpec) -> Layout:
-    key = spec.name if spec.alias_group is None else f"storage{spec.alias_group}"
-    return Layout(key, spec.shape, spec.stride, spec.dtype, spec.storage_offset)
-
-
-def _layouts(specs: Sequence[TensorSpec]) -> list[Layout]:
-    return [_layout(spec) for spec in specs]
-
-
 def _spec_of(output: torch.Tensor, index: int) -> TensorSpec:
     return TensorSpec(
         name=f"output{index}",
@@ -413,41 +402,3 @@ def _spec_of(output: torch.Tensor, index: int) -> TensorSpec:
         stride=tuple(output.stride()),
         dtype=str(output.dtype).removeprefix("torch."),
     )
-
-
-def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))
-
-
-def _available_bytes(device: torch.device) -> int:
-    """Memory that can be had there, on the CPU without swapping; unbounded where the kernel does not say."""
-    if device.type != "cpu":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return sys.maxsize
-
-
-def _quick_seconds(model: torch.nn.Module, inputs: Sequence[torch.Tensor], device: torch.device) -> float:
-    """Best of three eager calls: on this thread's CPU clock, or by events on a GPU."""
-    best = float("inf")
-    with torch.no_grad():
-        for _ in range(3):
-            if device.type == "cpu":
-                start = time.thread_time()
-                model(*inputs)
-                best = min(best, time.thread_time() - start)
-                continue
-            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            first.record()
-            model(*inputs)
-            last.record()
-            last.synchronize()
-            best = min(best, first.elapsed_time(last) / 1e3)
-    return best

@@ -107,7 +107,7 @@ def test_a_language_of_another_device_is_refused_with_the_remedy(
 def test_too_little_memory_is_one_sentence(
     tmp_path: Path, quick: JudgeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subjects, "_available_bytes", lambda _device: 1 << 10)
+    monkeypatch.setattr(subjects, "available_bytes", lambda _device: 1 << 10)
     with (
         pytest.raises(subjects.NotEnoughMemory, match="MiB are available"),
         Judge(tasks.linear(tmp_path), quick),
