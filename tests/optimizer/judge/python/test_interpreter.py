@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +27,14 @@ def test_bfloat16_is_rounded_as_torch_does() -> None:
     expected = torch.from_numpy(values).to(torch.bfloat16)
     assert np.array_equal(narrow(values), expected.view(torch.int16).numpy().view(np.uint16))
     assert np.array_equal(widen(narrow(values)), expected.float().numpy())
+
+
+def test_operations_on_small_floats_are_bit_equal_to_torch() -> None:
+    """In a process of its own: whether kernels are interpreted is decided when Triton is imported."""
+    here = Path(__file__)
+    command = [sys.executable, str(here.with_name("interpreted.py")), str(here.parents[4])]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert answer.stdout == "equal\n", answer.stderr
 
 
 def test_nan_stays_nan() -> None:
