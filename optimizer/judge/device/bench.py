@@ -20,6 +20,7 @@ from optimizer.judge.device.roofline import SLACK, DeviceFacts, DeviceRoofline
 from optimizer.judge.device.stage import Stage
 from optimizer.judge.device.timing import CLOCK, DeviceTimed, DeviceTimer
 from optimizer.judge.device.watch import Management, ManagementUnavailable, MemoryWatch, memory_walls
+from optimizer.judge.isolation.walls import Wall
 from optimizer.judge.numeric_state import written_down
 from optimizer.judge.profile import KernelTime, device_profile
 from optimizer.judge.python.knockout import require_custom_kernels
@@ -134,6 +135,10 @@ class DeviceBench:
         limit = memory_limit(self._subjects)
         with self._zygote.start(plan) as worker:
             course.walls = (*worker.walls, *memory_walls(limit, self._unwatched))
+            if self._settings.sanitize:
+                course.walls += (
+                    Wall("compute-sanitizer", False, "asked for, but this judge does not run it yet"),
+                )
             with MemoryWatch(worker.pid, limit, self._management) as watch:
                 try:
                     return self._judged(worker, course)

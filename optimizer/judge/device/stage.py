@@ -63,6 +63,8 @@ class Stage:
             torch.cuda.set_per_process_memory_fraction(share, self._device)
         self._flush = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device=self._device)
         self._event = torch.cuda.Event
+        self._record_event = torch.cuda.Event.record
+        self._elapsed = torch.cuda.Event.elapsed_time
         self._synchronize = torch.cuda.synchronize
         self._graph = torch.cuda.CUDAGraph
         self._capture = torch.cuda.graph
@@ -143,12 +145,12 @@ class Stage:
         for call in (*[_nothing] * count, *calls):
             before, after = self._event(enable_timing=True), self._event(enable_timing=True)
             self.flush()
-            before.record()
+            self._record_event(before)
             call()
-            after.record()
+            self._record_event(after)
             pairs.append((before, after))
         self.synchronize()
-        return [before.elapsed_time(after) * 1000 for before, after in pairs[count:]]
+        return [self._elapsed(before, after) * 1000 for before, after in pairs[count:]]
 
     def replay(self, region: int, calls: Sequence[Call], times: int) -> list[object]:
         """Replay all calls of a region from one CUDA graph, captured the first time; the results it writes to.

@@ -36,9 +36,8 @@ from optimizer.judge.timing import HOPELESS, MAX_CYCLES, MIN_CYCLES, quantiles
 from optimizer.judge.verdict import Outcome, Quantiles
 
 CLOCK = "wall time of batches, device idle before and after, read outside the worker"
-LEAST_BATCH_S = (
-    2e-3  # replays are repeated until a batch lasts this long: waking the worker then hardly matters
-)
+# Replays are repeated until a batch lasts this long: waking the worker then hardly matters.
+LEAST_BATCH_S = 5e-3
 MOST_REPLAYS = 200
 # Events include a cold cache, which replays need not; replays include the gaps between kernels, which events need not.
 CLAIM_SHARE, CLAIM_GAP_US = 0.7, 3.0

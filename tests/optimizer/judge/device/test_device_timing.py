@@ -1,0 +1,138 @@
+"""The arithmetic and the refusals of timing, with a worker that is a script."""
+
+import json
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from optimizer.judge import wire
+from optimizer.judge.device import timing
+from optimizer.judge.device.timing import DeviceTimer
+from optimizer.judge.remote import CandidateFault, Run
+from optimizer.judge.verdict import Outcome
+
+SLOTS = 4
+
+
+class ScriptedWorker:
+    """Answers every command after a stated time; RUN and REPLAY do what ``work`` says."""
+
+    def __init__(self, wall_us: float, events_us: float, work: Any = lambda: None) -> None:
+        self.wall_us, self.events_us, self.work = wall_us, events_us, work
+        self.commands: list[tuple[int, int, int]] = []
+
+    def command(
+        self, action: int, first: int = 0, second: int = 0, third: int = 0, *, limit_s: float, doing: str
+    ) -> Run:
+        self.commands.append((action, second, third))
+        calls = {wire.RUN: third, wire.REPLAY: SLOTS * second}.get(action, 0)
+        if calls:
+            self.work()
+        text = json.dumps({"events_us": [self.events_us] * SLOTS} if action == wire.TIME else {})
+        return Run(wire.OK, 0, 0, int(calls * self.wall_us * 1000) + 50_000, 0, text)
+
+    def told(self, run: Run, doing: str) -> dict[str, Any]:
+        return json.loads(run.text)
+
+
+class NeverWrong:
+    def problem(self, got: torch.Tensor, expected: torch.Tensor) -> str:
+        return "" if torch.equal(got, expected) else "it differs"
+
+
+class FakeStage:
+    def wall(self, into: list[float]) -> Any:
+        class Wall:
+            def __enter__(self) -> None: ...
+
+            def __exit__(self, *_: object) -> None:
+                into.append(10.0 * SLOTS)
+
+        return Wall()
+
+    def replay(self, region: int, calls: Any, times: int) -> list[object]:
+        return [call() for call in calls]
+
+    def forget(self) -> None: ...
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    memory = torch.zeros(SLOTS * 8)
+    outputs = torch.zeros(SLOTS, 8)
+    region = SimpleNamespace(slots=SLOTS, base=0, end=SLOTS * 8)
+    side = SimpleNamespace(timing=region)
+    subject = SimpleNamespace(
+        id="decode",
+        inputs=side,
+        outputs=side,
+        allowances=(NeverWrong(),),
+        refresher=SimpleNamespace(refresh=lambda dice: memory.fill_(dice.random())),
+    )
+    subjects = SimpleNamespace(
+        copies=1,
+        dice=random.Random(1),
+        models=[lambda x: x * 2],
+        inputs=SimpleNamespace(
+            bytes=memory.view(torch.uint8), slot=lambda region, slot: [memory[8 * slot : 8 * slot + 8]]
+        ),
+        outputs=SimpleNamespace(
+            poison_outputs=lambda region: None, stacked=lambda region, number: outputs.clone()
+        ),
+    )
+    region.end = memory.numel() * 4
+    checker = SimpleNamespace(
+        deadline=SimpleNamespace(left=1.0), settings=SimpleNamespace(timing_seconds=0.0)
+    )
+
+    def right() -> None:
+        outputs.copy_(memory.view(SLOTS, 8) * 2)
+
+    def timer(worker: ScriptedWorker) -> DeviceTimer:
+        made: Any = DeviceTimer
+        return made(subjects, checker, worker, FakeStage(), empty_ns=50_000)
+
+    return SimpleNamespace(subject=subject, memory=memory, right=right, timer=timer)
+
+
+def test_both_regimes_are_read_from_outside(parts: SimpleNamespace):
+    worker = ScriptedWorker(wall_us=5.0, events_us=5.0, work=parts.right)
+    timed = parts.timer(worker).time(0, parts.subject)
+    assert timed.candidate.median == pytest.approx(5.0)
+    assert timed.reference.median == pytest.approx(10.0)
+    assert timed.graph_candidate is not None
+    assert timed.graph_candidate.median == pytest.approx(5.0)
+    assert len(timed.candidate.samples) == 2 * timing.MIN_CYCLES
+    assert timed.fastest == pytest.approx(5.0)
+
+
+def test_event_times_far_below_the_outside_clock_are_a_lie(parts: SimpleNamespace):
+    worker = ScriptedWorker(wall_us=50.0, events_us=1.0, work=parts.right)
+    with pytest.raises(CandidateFault, match="clocks disagree") as caught:
+        parts.timer(worker).time(0, parts.subject)
+    assert caught.value.outcome is Outcome.IMPLAUSIBLE
+
+
+def test_stale_outputs_of_a_timed_call_are_wrong(parts: SimpleNamespace):
+    with pytest.raises(CandidateFault, match="a timed call on fresh inputs") as caught:
+        parts.timer(ScriptedWorker(5.0, 5.0)).time(0, parts.subject)
+    assert caught.value.outcome is Outcome.WRONG
+
+
+def test_inputs_changed_in_a_timed_call_are_wrong(parts: SimpleNamespace):
+    def meddle() -> None:
+        parts.right()
+        parts.memory[0] += 1.0
+
+    with pytest.raises(CandidateFault, match=r"changes its inputs|a timed call"):
+        parts.timer(ScriptedWorker(5.0, 5.0, meddle)).time(0, parts.subject)
+
+
+def test_short_batches_are_replayed_more_often():
+    assert timing._times(50.0) == 100
+    assert timing._times(1.0) == timing.MOST_REPLAYS
+    assert timing._times(1e6) == 1
