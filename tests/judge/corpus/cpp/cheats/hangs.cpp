@@ -1,7 +1,7 @@
 // task: silu_gate
 // kind: cheat
 // expect: hung
-// reason: while running workload
+// reason: while running
 // why: it never returns.
 extern "C" int kg_forward(const kg_tensor* in, const kg_tensor* w, const kg_tensor* out, const void* packed) {
   const float* gate = (const float*)in[0].data;

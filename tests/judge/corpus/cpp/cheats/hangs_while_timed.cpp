@@ -1,7 +1,7 @@
 // task: silu_gate
 // kind: cheat
 // expect: hung
-// reason: while being timed
+// reason: killed after
 // why: honest while it is checked; then it never returns.
 static int calls;
 
