@@ -110,10 +110,14 @@ def _describe(error: BaseException) -> dict[str, Any]:
     described = describe_error(error)
     cause: BaseException | None = error
     while cause is not None:
-        node = getattr(cause, "node", None)
-        if getattr(cause, "error_message", None) is not None or node is not None:
-            message = getattr(cause, "error_message", None)
-            if message:
-                described["error"] = f"{type(cause).__name__}: {str(message).strip()[:400]}"
+        if message := getattr(cause, "error_message", None):
+            described["error"] = f"{type(cause).__name__}: {str(message).strip()[:400]}{_place(cause)}"
         cause = cause.__cause__
     return described
+
+
+def _place(error: Any) -> str:
+    """The line of the kernel that a compiler error is about, quoted; empty if it does not say."""
+    number, source = getattr(getattr(error, "node", None), "lineno", 0), getattr(error, "src", None)
+    lines = source.splitlines() if isinstance(source, str) else []
+    return f" in `{lines[number - 1].strip()[:80]}`" if 0 < number <= len(lines) else ""
