@@ -38,6 +38,7 @@ class Extensions:
         self._toolchain = toolchain
         self._requests = requests
         self._libraries: dict[Path, ctypes.CDLL] = {}
+        self._suppressed = False
 
     def install(self) -> None:
         """Put this in the place of torch's functions."""
@@ -52,7 +53,8 @@ class Extensions:
         return sum(int(library.kg_launches()) for library in self._libraries.values())
 
     def knock_out(self, on: bool) -> None:
-        """Suppress launches, or let them through again."""
+        """Suppress launches, those of extensions loaded later too, or let them through again."""
+        self._suppressed = on
         for library in self._libraries.values():
             library.kg_knock_out(int(on))
 
@@ -103,6 +105,7 @@ class Extensions:
         spec.loader.exec_module(module)
         library = ctypes.CDLL(str(path))
         library.kg_launches.restype = ctypes.c_ulonglong
+        library.kg_knock_out(int(self._suppressed))
         self._libraries[path] = library
         return module
 

@@ -53,20 +53,25 @@ class DeviceBench:
         self._zygote: Zygote | None = None
 
     def __enter__(self) -> DeviceBench:
-        self._zygote = self._stack.enter_context(Zygote(interpret=False))
+        self._management, self._unwatched = _management(self._settings.device)
+        self._open_zygote()
         self._builders = self._stack.enter_context(ThreadPoolExecutor(BUILDERS, "kernelgraft-build"))
-        self._workshop = Workshop(self._zygote, self._subjects, self._settings, self._facts)
         with written_down(self._settings.threads):
             self._stage = Stage(self._settings.device, 0)
             self._roofline.prepare(self._subjects)
-        self._management, self._unwatched = _management(self._settings.device)
         return self
+
+    def _open_zygote(self) -> None:
+        self._zygote = Zygote(interpret=False)
+        self._workshop = Workshop(self._zygote, self._subjects, self._settings, self._facts, self._management)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
-        self._zygote = None
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
 
     def evaluate(self, candidate: Candidate) -> Verdict:
         """Build, check and time one screened candidate."""
@@ -74,6 +79,9 @@ class DeviceBench:
 
     def evaluate_many(self, candidates: Iterable[Candidate]) -> Iterator[Verdict]:
         """Verdicts in order; up to eight candidates are compiled while one is measured."""
+        if self._zygote is not None and not self._zygote.alive:
+            self._zygote.close()
+            self._open_zygote()
         waiting: list[Future[_Prepared]] = [
             self._builders.submit(self._prepare, candidate) for candidate in candidates
         ]

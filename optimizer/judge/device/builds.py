@@ -23,8 +23,9 @@ from typing import Any
 import torch
 
 from optimizer.candidate import Candidate, Language
-from optimizer.judge.device.confine import building_walls, memory_cap
+from optimizer.judge.device.confine import building_walls, memory_cap, memory_limit
 from optimizer.judge.device.roofline import DeviceFacts
+from optimizer.judge.device.watch import MemoryWatch
 from optimizer.judge.python.plan import regions, worker_plan
 from optimizer.judge.python.spawn import Zygote
 from optimizer.judge.remote import CandidateFault
@@ -38,6 +39,9 @@ from optimizer.languages.cuda_host import REQUEST_SUFFIX
 CUDA_LIMIT_S = 180.0  # nvcc and torch's headers take half a minute where a Triton kernel takes a second
 _ROUNDS = 6  # of extensions asked for one after another
 _DONE = ".done"
+_FOLDER = "kernels-"
+MOST_FOLDERS = 2048  # of about 200 KiB each
+_ABANDONED_S = 3600.0
 _COMPILER_NAMES = (
     "CompilationError",
     "CompileTimeAssertionFailure",
@@ -82,16 +86,37 @@ class Workshop:
     """
 
     def __init__(
-        self, zygote: Zygote, subjects: Subjects, settings: JudgeSettings, facts: DeviceFacts
+        self,
+        zygote: Zygote,
+        subjects: Subjects,
+        settings: JudgeSettings,
+        facts: DeviceFacts,
+        management: Management | None,
     ) -> None:
         self._zygote = zygote
         self._subjects = subjects
         self._settings = settings
         self._facts = facts
+        self._management = management
         self._cache = BuildCache(Path(settings.cache_dir) if settings.cache_dir else None)
         self._home = self._cache.root / "triton"
         self._home.mkdir(exist_ok=True)
+        self._sweep()
         self._lock = threading.Lock()
+
+    def _sweep(self) -> None:
+        """Remove the oldest compiled candidates beyond the cap, and what killed builds left."""
+        folders = {path.name: path for path in self._home.glob(f"{_FOLDER}*")}
+        newest = sorted(self._home.glob(f"*{_DONE}"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for number, done in enumerate(newest):
+            if number < MOST_FOLDERS:
+                folders.pop(done.read_text(encoding="utf-8"), None)
+            else:
+                done.unlink(missing_ok=True)
+        for path in folders.values():
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_S:
+                    shutil.rmtree(path, ignore_errors=True)
 
     @cached_property
     def extensions(self) -> ExtensionBuilder:
@@ -112,7 +137,7 @@ class Workshop:
         start = time.perf_counter()
         warm = self._warm()
         # Triton writes absolute paths into its cache: a folder that is moved is empty to it.
-        folder = Path(tempfile.mkdtemp(prefix="kernels-", dir=self._home))
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self._home))
         try:
             shutil.copytree(warm, folder, dirs_exist_ok=True)
             self._compile(candidate, folder)
@@ -140,13 +165,19 @@ class Workshop:
 
     def _rehearse(self, candidate: Candidate, work: Path) -> CandidateFault | None:
         """Load, construct and call the candidate with launches compiled only; what of its own doing went wrong."""
-        limit = max(self._settings.build_limit_s, CUDA_LIMIT_S if candidate.language is Language.CUDA else 0)
+        limit = self._settings.build_limit_s
         deadline = time.monotonic() + limit
-        with self._zygote.start(self._plan(candidate, work, limit)) as worker:
+        allowed = memory_limit(self._subjects)
+        with (
+            self._zygote.start(self._plan(candidate, work, limit)) as worker,
+            MemoryWatch(worker.pid, allowed, self._management) as watch,
+        ):
             try:
                 worker.load(deadline - time.monotonic())
                 worker.pack(0, deadline - time.monotonic())
             except CandidateFault as fault:
+                if watch.problem:
+                    return CandidateFault(Outcome.CRASHED, watch.problem)
                 self._require_compiling(fault, limit)
                 return fault
             for region, described in enumerate(regions(self._subjects)):
@@ -155,6 +186,8 @@ class Workshop:
                 try:
                     worker.run(region, 0, 1, deadline - time.monotonic(), "being compiled")
                 except CandidateFault as fault:
+                    if watch.problem:
+                        return CandidateFault(Outcome.CRASHED, watch.problem)
                     self._require_compiling(fault, limit)
                     # Its kernels have not run: what it makes of their results may rightly fail. The real run tells.
                     return None

@@ -345,6 +345,7 @@ def _install_extensions(plan: Mapping[str, Any], ledger: Ledger) -> None:
     requests = Path(described["requests"]) if described["requests"] else None
     extensions = Extensions(Path(described["folder"]), described["toolchain"], requests)
     extensions.install()
+    extensions.knock_out(plan["build"])
     ledger.extra_count = extensions.launches
     ledger.extra_knock_out = extensions.knock_out
 
