@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -25,7 +26,7 @@ import torch
 from optimizer.candidate import Candidate, Language
 from optimizer.judge.device.confine import building_walls, memory_cap, memory_limit
 from optimizer.judge.device.roofline import DeviceFacts
-from optimizer.judge.device.watch import MemoryWatch
+from optimizer.judge.device.watch import Management, MemoryWatch
 from optimizer.judge.python.plan import regions, worker_plan
 from optimizer.judge.python.spawn import Zygote
 from optimizer.judge.remote import CandidateFault
@@ -167,7 +168,8 @@ class Workshop:
         """Load, construct and call the candidate with launches compiled only; what of its own doing went wrong."""
         limit = self._settings.build_limit_s
         deadline = time.monotonic() + limit
-        allowed = memory_limit(self._subjects)
+        # Without the management library only the whole device can be watched, and eight builders share it.
+        allowed = memory_limit(self._subjects) if self._management is not None else sys.maxsize
         with (
             self._zygote.start(self._plan(candidate, work, limit)) as worker,
             MemoryWatch(worker.pid, allowed, self._management) as watch,
