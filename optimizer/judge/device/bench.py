@@ -55,10 +55,14 @@ class DeviceBench:
     def __enter__(self) -> DeviceBench:
         self._management, self._unwatched = _management(self._settings.device)
         self._open_zygote()
-        self._builders = self._stack.enter_context(ThreadPoolExecutor(BUILDERS, "kernelgraft-build"))
-        with written_down(self._settings.threads):
-            self._stage = Stage(self._settings.device, 0)
-            self._roofline.prepare(self._subjects)
+        try:
+            self._builders = self._stack.enter_context(ThreadPoolExecutor(BUILDERS, "kernelgraft-build"))
+            with written_down(self._settings.threads):
+                self._stage = Stage(self._settings.device, 0)
+                self._roofline.prepare(self._subjects)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def _open_zygote(self) -> None:
