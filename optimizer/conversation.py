@@ -179,9 +179,10 @@ def _timings(verdict: Verdict) -> list[str]:
     if verdict.speedup is not None:
         lines.append(f"Speedup over PyTorch eager: {verdict.speedup:.2f}x.")
     for result in verdict.results:
-        if result.speedup is not None and result.reference and result.candidate:
+        if result.decisive is not None and result.speedup is not None:
+            reference, candidate = result.decisive
             lines.append(
-                f"- {result.workload}: {result.candidate.median:.1f} us, eager {result.reference.median:.1f} us"
+                f"- {result.workload}: {candidate.median:.1f} us, eager {reference.median:.1f} us"
                 f" ({result.speedup:.2f}x)"
             )
     if verdict.roofline is not None:

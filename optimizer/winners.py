@@ -49,10 +49,10 @@ def pick_grafts(store: RunStore, task: Task, key: SearchKey) -> tuple[GraftRecor
     ]
     # Eager's microseconds a step on each workload, as measured beside any candidate.
     cost = {
-        result.workload: result.reference.median * calls[result.workload]
+        result.workload: result.decisive[0].median * calls[result.workload]
         for verdict in verdicts.values()
         for result in verdict.results
-        if result.reference is not None and result.workload in calls
+        if result.decisive is not None and result.workload in calls
     }
     picked = choose(contenders, weight=lambda workload: cost.get(workload, 1.0))
     return tuple(
@@ -70,9 +70,9 @@ def _wins(verdict: Verdict, calls: dict[str, int]) -> dict[str, float]:
 
 def _noise(verdict: Verdict) -> dict[str, float]:
     return {
-        result.workload: result.candidate.p80 / result.candidate.median - 1.0
+        result.workload: result.decisive[1].p80 / result.decisive[1].median - 1.0
         for result in verdict.results
-        if result.candidate is not None and result.candidate.median > 0
+        if result.decisive is not None and result.decisive[1].median > 0
     }
 
 

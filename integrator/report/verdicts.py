@@ -63,8 +63,8 @@ def _workloads(verdict: Verdict) -> RenderableType:
         Column("eager", "right"),
         Column("candidate", "right"),
         Column("speedup", "right"),
-        Column("graph replay", "right"),
         Column("noise", "right"),
+        Column("called one by one", "right"),
         Column("clear win"),
         Column("error / eager's", "right"),
         Column("remark", wrap=True),
@@ -75,14 +75,15 @@ def _workloads(verdict: Verdict) -> RenderableType:
 
 
 def _row(result: WorkloadResult) -> list[str]:
-    timed = result.speedup is not None
+    timed = result.decisive is not None
+    reference, candidate = result.decisive or (None, None)
     return [
         result.workload,
-        _microseconds(result.reference),
-        _microseconds(result.candidate),
+        _microseconds(reference),
+        _microseconds(candidate),
         times(result.speedup),
-        times(result.graph_speedup),
         f"{result.noise:.1%}" if result.noise is not None else "",
+        times(result.eager_speedup) if result.graph_speedup is not None else "",
         ("yes" if result.clear_win else "no") if timed else "",
         f"{result.error:.2f}" if result.error is not None else "",
         result.detail,

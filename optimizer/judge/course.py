@@ -60,31 +60,35 @@ class Course:
 
 
 def weighted_speedup(subjects: Subjects, results: tuple[WorkloadResult, ...]) -> float | None:
-    """Ratio of the calls-weighted total times over the timed workloads; None if none was timed."""
+    """Ratio of the calls-weighted total times over the timed workloads, each in the regime that decides.
+
+    None if none was timed.
+    """
     reference = candidate = 0.0
     for subject, result in zip(subjects.subjects, results, strict=True):
-        if result.reference is not None and result.candidate is not None:
-            reference += subject.workload.calls * result.reference.median
-            candidate += subject.workload.calls * result.candidate.median
+        if result.decisive is not None:
+            reference += subject.workload.calls * result.decisive[0].median
+            candidate += subject.workload.calls * result.decisive[1].median
     return reference / candidate if candidate else None
 
 
 def describe(speedup: float | None, results: tuple[WorkloadResult, ...]) -> str:
-    """One sentence: the speedup, and each timed workload's ratio, microseconds and noise."""
+    """One sentence: the speedup, and each timed workload's ratio and microseconds."""
     if speedup is None:
         return "all checks passed; no workload is timed"
     parts = [
-        _described(result, result.reference, result.candidate)
+        _described(result, *result.decisive, speedup=result.speedup)
         for result in results
-        if result.reference is not None and result.candidate is not None
+        if result.decisive is not None and result.speedup is not None
     ]
     return f"correct, {speedup:.2f}x eager: {'; '.join(parts)}"
 
 
-def _described(result: WorkloadResult, reference: Quantiles, candidate: Quantiles) -> str:
+def _described(result: WorkloadResult, reference: Quantiles, candidate: Quantiles, *, speedup: float) -> str:
     remarks = [f"{reference.median:.4g} -> {candidate.median:.4g} us"]
     if result.graph_speedup is not None:
-        remarks.append(f"{result.graph_speedup:.2f}x under graph replay")
+        remarks[0] += " under graph replay"
+        remarks.append(f"{result.eager_speedup:.2f}x called one by one")
     if not result.clear_win:
         remarks.append("no clear win")
-    return f"{result.workload} {result.speedup:.2f}x ({', '.join(remarks)})"
+    return f"{result.workload} {speedup:.2f}x ({', '.join(remarks)})"

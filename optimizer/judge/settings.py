@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-
 # Counts up with every change of a rule or threshold: verdicts under other rules are not reused.
 RULES = 2
 

@@ -45,11 +45,11 @@ from optimizer.machine import MachineFacts
 # Copies together exceed the last-level cache this many times.
 CACHE_MULTIPLE = 3
 MAX_COPIES = 64
-MAX_SLOTS = 256
+MAX_SLOTS = {"cpu": 256, "cuda": 512}
 # A timed batch should last this long, so that waking the worker (about 10 us, subtracted) hardly matters.
 BATCH_SECONDS = 2e-3
-# On a device its context has to be switched to, too, and the clock is the wall's.
-DEVICE_BATCH_SECONDS = 5e-3
+# On a device a first measurement is mostly launches, of which a graph replay of the same calls has none.
+DEVICE_BATCH_SECONDS = 50e-3
 # Activations of a call smaller than this stay in cache between producer and consumer in a model, and here; larger
 # ones (a key-value cache) get enough slots to be cold too, unless the weights sweep the cache between calls anyway.
 COLD_ACTIVATION_BYTES = 128 << 10
@@ -309,7 +309,7 @@ class Subjects:
         if moved >= COLD_ACTIVATION_BYTES and not swept:
             wanted = max(wanted, -(-CACHE_MULTIPLE * self.cache_bytes // moved))
         affordable = max(1, self._settings.memory_bytes // 2 // max(moved, 1))
-        slots = min(wanted, affordable, MAX_SLOTS)
+        slots = min(wanted, affordable, MAX_SLOTS[self.device.type])
         return max(slots - slots % self.copies, min(slots, self.copies))
 
     def _subject(self, draft: _Draft, inputs: Sequence[Region], outputs: Sequence[Region]) -> Subject:

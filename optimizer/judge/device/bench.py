@@ -236,7 +236,7 @@ class DeviceBench:
             result = course.results[index].model_copy(update=times)
             course.results = (*course.results[:index], result, *course.results[index + 1 :])
             reached = self._roofline_share(subject, timed)
-            weight = timed.reference.median * subject.workload.calls
+            weight = (timed.graph_reference or timed.reference).median * subject.workload.calls
             if weight > heaviest:
                 known = self._roofline.known(subjects, subject)
                 heaviest, share = weight, min(reached, 1.0) if known else None

@@ -152,7 +152,7 @@ class Stage:
         self.synchronize()
         return [self._elapsed(before, after) * 1000 for before, after in pairs[count:]]
 
-    def replay(self, region: int, calls: Sequence[Call], times: int) -> list[object]:
+    def replay(self, region: int, calls: Sequence[Call]) -> list[object]:
         """Replay all calls of a region from one CUDA graph, captured the first time; the results it writes to.
 
         Raises:
@@ -160,9 +160,7 @@ class Stage:
         """
         if region not in self._replays:
             self._replays[region], self._results[region] = self._captured(calls)
-        replay = self._replays[region]
-        for _ in range(times):
-            replay()
+        self._replays[region]()
         self.synchronize()
         return self._results[region]
 

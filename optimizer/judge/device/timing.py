@@ -1,10 +1,12 @@
 """Time a candidate on a GPU against PyTorch eager: interleaved, cold weights, fresh inputs, by the judge's clock.
 
-Two regimes, each in pairs in the order reference, candidate, candidate, reference (ABBA), a batch being one call on
-every slot of the timing region. *Eager*: the calls as a program makes them, from Python. *Graph*: the same calls
-captured into one CUDA graph and replayed. Both are wall time read in the judge's process, from the command to
-the worker's "done", which it may only say when the whole device is idle; what an empty command costs, measured before
-the candidate was loaded, is subtracted. The reference runs in the judge's own process on the same device and inputs.
+Two regimes, each in pairs in the order reference, candidate, candidate, reference (ABBA). *Eager*: one call on each of
+some slots of the timing region, as a program makes them, from Python. *Graph*: one call on every slot, captured into
+one CUDA graph and replayed, which is how a served model runs, and what decides. Both are wall time read in the judge's
+process, from the command to the worker's "done", which it may only say when the whole device is idle; what an empty
+command costs, measured before the candidate was loaded, is subtracted. The reference runs in the judge's own process
+on the same device and inputs. A graph is replayed once on its inputs, then they are drawn anew: a kernel that knows
+what it has computed before finds nothing to skip.
 
 Slots rotate over copies of the weights that together exceed the L2 cache, so weights come from memory without a flush
 in between. Event times, with an explicit flush before each call, are taken once: they are the worker's claim, and
@@ -36,9 +38,8 @@ from optimizer.judge.timing import HOPELESS, MAX_CYCLES, MIN_CYCLES, quantiles
 from optimizer.judge.verdict import Outcome, Quantiles
 
 CLOCK = "wall time of batches, device idle before and after, read outside the worker"
-# Replays are repeated until a batch lasts this long: waking the worker then hardly matters.
-LEAST_BATCH_S = 5e-3
-MOST_REPLAYS = 200
+# The eager regime takes so many of the slots that a batch lasts about this long.
+EAGER_SECONDS = 5e-3
 # Events include a cold cache, which replays need not; replays include the gaps between kernels, which events need not.
 CLAIM_SHARE, CLAIM_GAP_US = 0.7, 3.0
 
@@ -61,7 +62,7 @@ class DeviceTimed:
 
 
 class Reference:
-    """The eager side of one subject: its calls, and their capture."""
+    """The eager side of one subject: its calls, and their capture, which is kept for the candidates to come."""
 
     def __init__(self, subjects: Subjects, subject: Subject, stage: Stage, region: int) -> None:
         timing = subject.inputs.timing
@@ -73,25 +74,23 @@ class Reference:
             for slot in range(timing.slots)
         ]
 
-    def batch(self) -> tuple[float, list[object]]:
-        """Microseconds per call, and every call's result."""
-        spent: list[float] = []
-        with torch.no_grad(), self._stage.wall(spent):
-            results = [call() for call in self._calls]
-        return spent[0] / len(self._calls), results
-
-    def replays(self, times: int) -> tuple[float, list[object]]:
-        """The same under graph replay, ``times`` times over. Raises NotCapturable."""
+    def batch(self, slots: int) -> tuple[float, list[object]]:
+        """Microseconds per call, and every call's result, over the first ``slots``."""
         with torch.no_grad():
-            self._stage.replay(self._region, self._calls, 1)
+            self._calls[0]()  # the device turns to this process; the candidate's had it last
             spent: list[float] = []
             with self._stage.wall(spent):
-                results = self._stage.replay(self._region, self._calls, times)
-        return spent[0] / len(self._calls) / times, results
+                results = [call() for call in self._calls[:slots]]
+        return spent[0] / slots, results
 
-    def forget(self) -> None:
-        """Give the captured graph's memory back."""
-        self._stage.forget()
+    def replay(self) -> tuple[float, list[object]]:
+        """The same over all slots under graph replay. Raises NotCapturable."""
+        with torch.no_grad():
+            self._calls[0]()
+            spent: list[float] = []
+            with self._stage.wall(spent):
+                results = self._stage.replay(self._region, self._calls)
+        return spent[0] / len(self._calls), results
 
 
 @dataclass
@@ -117,14 +116,17 @@ class DeviceTimer:
             CandidateFault: a timed call is wrong, inputs were changed, or the clocks disagree.
         """
         reference = Reference(self.subjects, subject, self.stage, 2 * index + 1)
-        inputs = subject.inputs.timing
-        assert inputs is not None
-        pristine = Pristine(self.subjects.inputs.bytes[inputs.base : inputs.end])
-        try:
-            eager = self._regime(index, subject, pristine, reference.batch, self._batch)
-            graph, remark = self._graph_regime(index, subject, pristine, reference)
-        finally:
-            reference.forget()
+        slots = eager_slots(self._slots(subject), self.subjects.copies, subject.eager_seconds)
+
+        def theirs() -> tuple[float, list[object]]:
+            return reference.batch(slots)
+
+        def mine() -> float:
+            run = self._command(wire.RUN, index, subject, "being timed", 0, slots)
+            return max(run.wall_ns - self.empty_ns, 0) / 1000 / slots
+
+        eager = self._regime(index, subject, theirs, mine, slots)
+        graph, remark = self._graph_regime(index, subject, reference)
         claimed = self._events(index, subject)
         if graph is not None and claimed + CLAIM_GAP_US < CLAIM_SHARE * graph[1].median:
             raise CandidateFault(
@@ -136,46 +138,44 @@ class DeviceTimer:
         return DeviceTimed(eager[0], eager[1], graph_reference, graph_candidate, remark)
 
     def _graph_regime(
-        self, index: int, subject: Subject, pristine: Pristine, reference: Reference
+        self, index: int, subject: Subject, reference: Reference
     ) -> tuple[tuple[Quantiles, Quantiles] | None, str]:
+        """Both sides' replays, or why there are none. Each replay is the first one on its inputs."""
         try:
-            rough, _ = reference.replays(1)
+            reference.replay()
         except NotCapturable as error:
             return None, f"the reference cannot be captured: {error}"
-        slots = self._slots(subject)
-        run = self._command(wire.REPLAY, index, subject, "being captured", 1)
+        run = self._command(wire.REPLAY, index, subject, "being captured")
         if run.status == wire.NOT_CAPTURABLE:
             return None, f"it cannot be captured into a CUDA graph: {_said(run).get('error', '')}"
-        run = self._command(wire.REPLAY, index, subject, "being replayed", 1)  # the first one captured, too
-        mine = max(run.wall_ns - self.empty_ns, 1) / 1000 / slots
-        theirs_times = _times(rough * slots)
+        slots = self._slots(subject)
 
-        def candidate(which: int, what: Subject, times: int = _times(mine * slots)) -> float:
-            self._wake(which, what)
-            run = self._command(wire.REPLAY, which, what, "being replayed", times)
-            return max(run.wall_ns - self.empty_ns, 0) / 1000 / slots / times
+        def mine() -> float:
+            run = self._command(wire.REPLAY, index, subject, "being replayed")
+            return max(run.wall_ns - self.empty_ns, 0) / 1000 / slots
 
-        def eager() -> tuple[float, list[object]]:
-            return reference.replays(theirs_times)
-
-        return self._regime(index, subject, pristine, eager, candidate), ""
+        return self._regime(index, subject, reference.replay, mine, slots), ""
 
     def _regime(
         self,
         index: int,
         subject: Subject,
-        pristine: Pristine,
         reference: Callable[[], tuple[float, list[object]]],
-        candidate: Callable[[int, Subject], float],
+        candidate: Callable[[], float],
+        slots: int,
     ) -> tuple[Quantiles, Quantiles]:
-        """Pairs until they have taken the wanted time; (reference, candidate)."""
+        """Pairs until they have taken the wanted time; (reference, candidate). A batch is the first ``slots``."""
+        inputs = subject.inputs.timing
+        assert inputs is not None
+        pristine = Pristine(self.subjects.inputs.bytes[inputs.base : inputs.end])
         started = time.monotonic()
         mine: list[float] = []
         theirs: list[float] = []
-        self._pair(index, subject, pristine, reference, candidate, True)  # warm-up, checked but not counted
+        sides = (pristine, reference, candidate, slots)
+        self._pair(index, subject, *sides, reference_first=True)  # warm-up, checked but not counted
         for cycle in range(MAX_CYCLES):
             for reference_first in (True, False):
-                pair = self._pair(index, subject, pristine, reference, candidate, reference_first)
+                pair = self._pair(index, subject, *sides, reference_first=reference_first)
                 theirs.append(pair[0])
                 mine.append(pair[1])
             if cycle + 1 < MIN_CYCLES:
@@ -191,7 +191,9 @@ class DeviceTimer:
         subject: Subject,
         pristine: Pristine,
         reference: Callable[[], tuple[float, list[object]]],
-        candidate: Callable[[int, Subject], float],
+        candidate: Callable[[], float],
+        slots: int,
+        *,
         reference_first: bool,
     ) -> tuple[float, float]:
         """One batch of each side on the same fresh inputs: microseconds per call of reference and candidate."""
@@ -200,23 +202,19 @@ class DeviceTimer:
         pristine.renew()
         if reference_first:
             theirs, expected = reference()
-            mine = candidate(index, subject)
+            mine = self._woken(index, subject, candidate)
         else:
-            mine = candidate(index, subject)
+            mine = self._woken(index, subject, candidate)
             self._require_intact(subject, pristine)  # or eager would compute on what the candidate left
             theirs, expected = reference()
-        self._verify(index, subject, expected)
+        self._verify(index, subject, expected, slots)
         self._require_intact(subject, pristine)
         return theirs, mine
 
-    def _batch(self, index: int, subject: Subject) -> float:
-        self._wake(index, subject)
-        run = self._command(wire.RUN, index, subject, "being timed", 0, self._slots(subject))
-        return max(run.wall_ns - self.empty_ns, 0) / 1000 / self._slots(subject)
-
-    def _wake(self, index: int, subject: Subject) -> None:
-        """One call that is not timed: the device turns to the worker's context. The judge's own calls just had it."""
+    def _woken(self, index: int, subject: Subject, candidate: Callable[[], float]) -> float:
+        """A batch after one call that is not timed: the device turns to the worker, the judge just had it."""
         self._command(wire.RUN, index, subject, "being prepared", 0, 1)
+        return candidate()
 
     def _command(
         self, action: int, index: int, subject: Subject, doing: str, second: int = 0, third: int = 0
@@ -246,16 +244,20 @@ class DeviceTimer:
         self.claims[subject.id] = times
         return statistics.median(times)
 
-    def _verify(self, index: int, subject: Subject, expected: Sequence[object]) -> None:
-        """Publish the last batch's outputs and compare each with eager's. Raises CandidateFault."""
+    def _verify(self, index: int, subject: Subject, expected: Sequence[object], slots: int) -> None:
+        """Publish the last batch's outputs, those of the first ``slots``, and compare each with eager's.
+
+        Raises:
+            CandidateFault: one is not right.
+        """
         region, arena = subject.outputs.timing, self.subjects.outputs
         assert region is not None
         arena.poison_outputs(region)
-        self._command(wire.PUBLISH, index, subject, "handing over timed outputs", 0, region.slots)
+        self._command(wire.PUBLISH, index, subject, "handing over timed outputs", 0, slots)
         place = f"workload {subject.id}, a timed call on fresh inputs"
         columns = zip(*(as_tuple(result) for result in expected), strict=True)
         for number, (column, allowance) in enumerate(zip(columns, subject.allowances, strict=True)):
-            got, right = arena.stacked(region, number), torch.stack(column)
+            got, right = arena.stacked(region, number)[:slots], torch.stack(column)
             if got.dtype == torch.bool:
                 got, right = got.view(torch.uint8), right.to(torch.uint8)
             if problem := allowance.problem(got, right):
@@ -277,9 +279,13 @@ def _bound(forward: Callable[..., object], inputs: Sequence[torch.Tensor]) -> Ca
     return lambda: forward(*arguments)
 
 
-def _times(batch_us: float) -> int:
-    """How many replays make a batch long enough."""
-    return max(1, min(MOST_REPLAYS, round(LEAST_BATCH_S * 1e6 / max(batch_us, 0.1))))
+def eager_slots(slots: int, copies: int, seconds: float) -> int:
+    """How many slots an eager batch takes: enough to last, all copies of the weights among them.
+
+    >>> eager_slots(512, 4, 1e-4), eager_slots(512, 64, 1.0), eager_slots(20, 1, 1e-6)
+    (50, 64, 20)
+    """
+    return min(slots, max(copies, round(EAGER_SECONDS / max(seconds, 1e-7))))
 
 
 def _said(run: Run) -> dict[str, Any]:

@@ -59,8 +59,8 @@ class Stage(Protocol):
         """Microseconds of each call on the device, the cache cold, after ``count`` empty ones."""
         ...
 
-    def replay(self, region: int, calls: Sequence[Call], times: int) -> list[object]:
-        """Replay all calls from one graph; what they return."""
+    def replay(self, region: int, calls: Sequence[Call]) -> list[object]:
+        """Replay all calls from one graph, captured the first time; what they return."""
         ...
 
     def forget(self) -> None:
@@ -184,10 +184,10 @@ class Host:
         assert self._stage is not None
         return {"events_us": self._stage.events(_EVENT_WARMUPS, self._calls(region))}
 
-    def replay(self, region: int, times: int) -> dict[str, Any]:
-        """Replay all slots from one graph ``times`` times; captured at the first call."""
+    def replay(self, region: int) -> dict[str, Any]:
+        """Replay all slots from one graph; captured at the first call."""
         assert self._stage is not None
-        results = self._stage.replay(region, self._calls(region), times)
+        results = self._stage.replay(region, self._calls(region))
         kept = self._kept.setdefault(region, {})
         kept.clear()
         kept.update(enumerate(results))
@@ -292,7 +292,7 @@ def _carry_out(host: Host, action: int, first: int, second: int, third: int) -> 
         wire.PUBLISH: lambda: host.publish(first, second, third),
         wire.KNOCK_OUT: lambda: host.knock_out(bool(first)),
         wire.TIME: lambda: host.time(first),
-        wire.REPLAY: lambda: host.replay(first, max(second, 1)),
+        wire.REPLAY: lambda: host.replay(first),
         wire.PROFILE: lambda: host.profile(first),
     }
     try:

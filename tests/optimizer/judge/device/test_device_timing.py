@@ -28,7 +28,7 @@ class ScriptedWorker:
         self, action: int, first: int = 0, second: int = 0, third: int = 0, *, limit_s: float, doing: str
     ) -> Run:
         self.commands.append((action, second, third))
-        calls = {wire.RUN: third, wire.REPLAY: SLOTS * second}.get(action, 0)
+        calls = {wire.RUN: third, wire.REPLAY: SLOTS}.get(action, 0)
         if calls:
             self.work()
         text = json.dumps({"events_us": [self.events_us] * SLOTS} if action == wire.TIME else {})
@@ -53,10 +53,8 @@ class FakeStage:
 
         return Wall()
 
-    def replay(self, region: int, calls: Any, times: int) -> list[object]:
+    def replay(self, region: int, calls: Any) -> list[object]:
         return [call() for call in calls]
-
-    def forget(self) -> None: ...
 
 
 @pytest.fixture
@@ -68,6 +66,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     side = SimpleNamespace(timing=region)
     subject = SimpleNamespace(
         id="decode",
+        eager_seconds=1e-5,
         inputs=side,
         outputs=side,
         allowances=(NeverWrong(),),
@@ -132,7 +131,32 @@ def test_inputs_changed_in_a_timed_call_are_wrong(parts: SimpleNamespace):
         parts.timer(ScriptedWorker(5.0, 5.0, meddle)).time(0, parts.subject)
 
 
-def test_short_batches_are_replayed_more_often():
-    assert timing._times(50.0) == 100
-    assert timing._times(1.0) == timing.MOST_REPLAYS
-    assert timing._times(1e6) == 1
+def test_inputs_are_drawn_anew_between_replays(parts: SimpleNamespace):
+    """A kernel that remembers what it has computed must find nothing that it could skip."""
+    seen: list[float] = []
+
+    def work() -> None:
+        parts.right()
+        seen.append(float(parts.memory[0]))
+
+    worker = ScriptedWorker(5.0, 5.0, work)
+    parts.timer(worker).time(0, parts.subject)
+    replayed = [
+        value for value, command in zip(seen, _working(worker), strict=True) if command == wire.REPLAY
+    ]
+    assert len(replayed) > timing.MIN_CYCLES
+    assert len(set(replayed[1:])) == len(replayed[1:])  # the first one captures
+
+
+def _working(worker: ScriptedWorker) -> list[int]:
+    return [
+        action
+        for action, _, third in worker.commands
+        if action == wire.REPLAY or (action == wire.RUN and third)
+    ]
+
+
+def test_an_eager_batch_takes_as_many_slots_as_it_needs():
+    assert timing.eager_slots(512, copies=4, seconds=1e-4) == 50
+    assert timing.eager_slots(512, copies=64, seconds=1.0) == 64
+    assert timing.eager_slots(20, copies=1, seconds=1e-6) == 20
