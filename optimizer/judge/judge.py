@@ -154,7 +154,7 @@ class Judge:
             return self._stack.enter_context(PythonBench(self.subjects, self.settings, self._pool))
         from optimizer.judge.device.bench import DeviceBench
 
-        return self._stack.enter_context(DeviceBench(self.subjects, self.settings))
+        return self._stack.enter_context(DeviceBench(self.subjects, self.settings, self._pool))
 
 
 def require_judgeable(language: Language, device: str) -> None:

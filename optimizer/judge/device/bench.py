@@ -25,7 +25,7 @@ from optimizer.judge.numeric_state import written_down
 from optimizer.judge.profile import KernelTime, device_profile
 from optimizer.judge.python.knockout import require_custom_kernels
 from optimizer.judge.python.plan import worker_plan
-from optimizer.judge.python.spawn import PythonWorker, Zygote
+from optimizer.judge.python.spawn import PythonWorker, WarmPool
 from optimizer.judge.remote import CandidateFault, SandboxFault
 from optimizer.judge.settings import JudgeSettings, Profile
 from optimizer.judge.subjects import Subject, Subjects
@@ -39,18 +39,21 @@ _EMPTY_COMMANDS = 5
 class DeviceBench:
     """Judges Python candidates on the subjects' GPU. A context manager; several candidates build while one is measured.
 
+    Args:
+        pool: warm processes to share with other benches; without it the bench has its own and ends them.
+
     Raises (on entering):
         BuildCacheUnusable: the cache folder cannot be written.
-        SandboxFault: the process that workers are forked from does not start.
     """
 
-    def __init__(self, subjects: Subjects, settings: JudgeSettings) -> None:
+    def __init__(self, subjects: Subjects, settings: JudgeSettings, pool: WarmPool | None = None) -> None:
+        self._pool = pool or WarmPool()
+        self._owned = pool is None
         self._subjects = subjects
         self._settings = settings
         self._facts = DeviceFacts.of(settings.device)
         self._roofline = DeviceRoofline(self._facts)
         self._stack = ExitStack()
-        self._zygote: Zygote | None = None
 
     def __enter__(self) -> DeviceBench:
         self._management, self._unwatched = _management(self._settings.device)
@@ -66,16 +69,15 @@ class DeviceBench:
         return self
 
     def _open_zygote(self) -> None:
-        self._zygote = Zygote(interpret=False)
+        self._zygote = self._pool.zygote(interpret=False)
         self._workshop = Workshop(self._zygote, self._subjects, self._settings, self._facts, self._management)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
-        if self._zygote is not None:
-            self._zygote.close()
-            self._zygote = None
+        if self._owned:
+            self._pool.close()
 
     def evaluate(self, candidate: Candidate) -> Verdict:
         """Build, check and time one screened candidate."""
@@ -83,8 +85,7 @@ class DeviceBench:
 
     def evaluate_many(self, candidates: Iterable[Candidate]) -> Iterator[Verdict]:
         """Verdicts in order; up to eight candidates are compiled while one is measured."""
-        if self._zygote is not None and not self._zygote.alive:
-            self._zygote.close()
+        if not self._zygote.alive:
             self._open_zygote()
         waiting: list[Future[_Prepared]] = [
             self._builders.submit(self._prepare, candidate) for candidate in candidates
@@ -132,7 +133,6 @@ class DeviceBench:
                     guard.restore()
 
     def _run(self, candidate: Candidate, built: Built, course: Course) -> Verdict:
-        assert self._zygote is not None
         plan = worker_plan(
             self._subjects,
             self._settings,
