@@ -274,7 +274,10 @@ def judge(
         bool, typer.Option("--profile", help="Say where a correct kernel's time goes.")
     ] = False,
     sanitize: Annotated[
-        bool, typer.Option("--sanitize", help="On a GPU, also run the checks under compute-sanitizer.")
+        bool, typer.Option("--sanitize", help="On a GPU, also call it under compute-sanitizer.")
+    ] = False,
+    ncu: Annotated[
+        bool, typer.Option("--ncu", help="On a GPU, add what ncu counts to a correct kernel's profile.")
     ] = False,
     limit: Annotated[float, typer.Option(min=1, help="Seconds for all checks and timings.")] = 20.0,
     only: Annotated[str, typer.Option(help="Self-test: only candidates whose path contains this.")] = "",
@@ -286,7 +289,7 @@ def judge(
 
     settings, spoken = judge_options(
         device=device, language=language, tolerance=tolerance, threads=threads, timing=timing, profile=profile,
-        sanitize=sanitize, limit=limit,
+        sanitize=sanitize, ncu=ncu, limit=limit,
     )  # fmt: skip
     _calm(threads)
     from integrator.judging import judge_one, run_self_test

@@ -32,6 +32,12 @@ class BadJudgeOption(UsageError):
     template = "--{option} {text!r} is unknown; choose from: {known}"
 
 
+class NeedsDevice(UsageError):
+    """An option of ``judge`` that means nothing on the CPU."""
+
+    template = "--{option} looks at kernels on a GPU; add --device cuda"
+
+
 @dataclass(frozen=True)
 class ExtractOptions:
     """What to extract. Lengths are in tokens; ``attention`` may be ``auto``."""
@@ -194,11 +200,15 @@ def judge_options(
     timing: bool,
     profile: bool,
     sanitize: bool,
+    ncu: bool,
     limit: float,
 ) -> tuple[JudgeSettings, Language | None]:
-    """A judge's settings and the candidate's language. Raises BadJudgeOption."""
+    """A judge's settings and the candidate's language. Raises BadJudgeOption, NeedsDevice."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise BadJudgeOption(option="device", text=device, known="cpu, cuda, cuda:0")
+    for option, wanted in (("sanitize", sanitize), ("ncu", ncu)):
+        if wanted and device == "cpu":
+            raise NeedsDevice(option=option)
     if tolerance not in list(Profile):
         raise BadJudgeOption(option="tolerance", text=tolerance, known=", ".join(Profile))
     if language is not None and language not in list(Language):
@@ -210,6 +220,7 @@ def judge_options(
         timing=timing,
         profiling=profile,
         sanitize=sanitize,
+        ncu=ncu,
         run_limit_s=limit,
     )
     return settings, Language(language) if language else None

@@ -87,6 +87,8 @@ def assert_one_sentence(err, *fragments):
         (["judge"], ["TASK and CANDIDATE", "--self-test"]),
         (["judge", "a", "b", "--self-test"], ["leave TASK and CANDIDATE out"]),
         (["judge", "a", "b", "--device", "tpu"], ["'tpu'", "cuda:0"]),
+        (["judge", "a", "b", "--ncu"], ["--ncu", "--device cuda"]),
+        (["judge", "a", "b", "--sanitize"], ["--sanitize", "--device cuda"]),
         (["judge", "a", "b", "--language", "rust"], ["'rust'", "triton"]),
         (["judge", "a", "b", "--tolerance", "lax"], ["'lax'", "paper"]),
     ],

@@ -38,7 +38,8 @@ class JudgeSettings:
     compile_target: str = "cuda:90"  # for Triton without a GPU: the target of the ahead-of-time compile check
     profiling: bool = False  # put a compact profile of a correct candidate into its verdict
     screening: bool = True  # off only in the self-test, which proves what stands behind the screen
-    sanitize: bool = False  # GPU: also run the checks under compute-sanitizer
+    sanitize: bool = False  # GPU: also call the candidate under compute-sanitizer
+    ncu: bool = False  # GPU: put what ncu counts of a correct candidate's kernels into its profile
 
     def __post_init__(self) -> None:
         if self.trials < 2:

@@ -19,8 +19,8 @@ from optimizer.judge.device.confine import measuring_walls, memory_cap, memory_l
 from optimizer.judge.device.roofline import SLACK, DeviceFacts, DeviceRoofline
 from optimizer.judge.device.stage import Stage
 from optimizer.judge.device.timing import CLOCK, DeviceTimed, DeviceTimer
+from optimizer.judge.device.tools import Toolbox
 from optimizer.judge.device.watch import Management, ManagementUnavailable, MemoryWatch, memory_walls
-from optimizer.judge.isolation.walls import Wall
 from optimizer.judge.numeric_state import written_down
 from optimizer.judge.profile import KernelTime, device_profile
 from optimizer.judge.python.knockout import require_custom_kernels
@@ -71,6 +71,10 @@ class DeviceBench:
     def _open_zygote(self) -> None:
         self._zygote = self._pool.zygote(interpret=False)
         self._workshop = Workshop(self._zygote, self._subjects, self._settings, self._facts, self._management)
+        workshop = self._workshop
+        self._tools = Toolbox(
+            self._subjects, self._settings, lambda candidate: workshop.extension_plan(candidate, None)
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -122,15 +126,18 @@ class DeviceBench:
         course.started = time.perf_counter()
         with written_down(self._settings.threads):
             try:
-                return self._run(prepared.candidate, built, course)
-            except CandidateFault as fault:
+                verdict = self._run(prepared.candidate, built, course)
+            except _TookTooMuch as fault:  # nothing watches it under a tool
                 return course.verdict(fault.outcome, fault.reason)
+            except CandidateFault as fault:
+                verdict = course.verdict(fault.outcome, fault.reason)
             except SandboxFault as fault:
                 return course.verdict(Outcome.SANDBOX_FAILED, str(fault))
             finally:
                 # Its process is gone; what it may have written to the judge's memory goes now.
                 for guard in self._subjects.guards.values():
                     guard.restore()
+        return self._tools.examine(prepared.candidate, course, verdict)
 
     def _run(self, candidate: Candidate, built: Built, course: Course) -> Verdict:
         plan = worker_plan(
@@ -147,16 +154,12 @@ class DeviceBench:
         limit = memory_limit(self._subjects)
         with self._zygote.start(plan) as worker:
             course.walls = (*worker.walls, *memory_walls(limit, self._unwatched))
-            if self._settings.sanitize:
-                course.walls += (
-                    Wall("compute-sanitizer", False, "asked for, but this judge does not run it yet"),
-                )
             with MemoryWatch(worker.pid, limit, self._management) as watch:
                 try:
                     return self._judged(worker, course)
                 except CandidateFault as fault:
                     if watch.problem:
-                        raise CandidateFault(Outcome.CRASHED, watch.problem) from fault
+                        raise _TookTooMuch(Outcome.CRASHED, watch.problem) from fault
                     raise
 
     def _libraries(self, candidate: Candidate) -> list[Path]:
@@ -270,6 +273,10 @@ class DeviceBench:
             wall_microseconds=float(answer["wall_us"]),
             workload=subject.id,
         )
+
+
+class _TookTooMuch(CandidateFault):
+    """Killed for the device memory it held."""
 
 
 @dataclass(frozen=True)

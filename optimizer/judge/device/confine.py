@@ -52,6 +52,23 @@ def building_walls(limit_s: float, folder: Path, libraries: Sequence[Path]) -> W
     )
 
 
+def tool_walls(limit_s: float, folder: Path, installed: Sequence[Path], *, counters: bool) -> WallPlan:
+    """For a tool and the candidate under it: what is ``installed`` may be executed, ``folder`` written.
+
+    ``counters`` are those of the device's performance, which some drivers keep for privileged users.
+    """
+    nsight = [path for path in ("/opt/nvidia", "/usr/local/cuda") if Path(path).exists()]
+    return WallPlan(
+        read=(*read_paths(), *nsight, *(str(path) for path in installed)),
+        write=(*device_nodes(), str(folder)),
+        syscalls="tool",
+        cpu_seconds=int(2 * limit_s) + _SPARE_S,
+        file_bytes=1 << 30,
+        loopback=True,
+        counters=counters,
+    )
+
+
 def memory_cap(subjects: Subjects) -> int:
     """Bytes torch's allocator may take in a worker: all kept outputs twice, packed weights, and room to work."""
     return _CAP_BYTES + 3 * subjects.outputs.size + 2 * subjects.weights.size + subjects.inputs.size

@@ -32,17 +32,17 @@ def abi() -> int:
     return libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_CREATE_VERSION))
 
 
-def restrict(read: tuple[str, ...], write: tuple[str, ...]) -> None:
+def restrict(read: tuple[str, ...], write: tuple[str, ...], *, tcp: bool = False) -> None:
     """Leave this process read and execute below ``read``, everything below ``write``, and no other file.
 
-    TCP, abstract sockets and signals to processes outside are closed too where the kernel can. Paths that do
-    not exist are skipped. Raises OSError.
+    TCP (unless ``tcp``), abstract sockets and signals to processes outside are closed too where the kernel can. Paths
+    that do not exist are skipped. Raises OSError.
     """
     version = abi()
     handled = (1 << _FILESYSTEM_BITS.get(version, 16)) - 1
     attributes = [handled]
     if version >= 4:
-        attributes.append(_TCP_BIND_CONNECT)
+        attributes.append(0 if tcp else _TCP_BIND_CONNECT)
     if version >= 6:
         attributes.append(_SCOPE_ABSTRACT_SOCKET_SIGNAL)
     buffer = (ctypes.c_uint64 * len(attributes))(*attributes)

@@ -10,6 +10,9 @@ plan's, no signal to others, no socket.
 ``compiler`` and ``builder``: a list of what is refused. A compiler starts processes and writes files, which Landlock
 bounds; a builder is a Python process that starts compilers.
 
+``tool``: as ``compiler``, and sockets too: a tool and the process it looks at speak over them, in a network namespace
+of their own.
+
 ``device``: a list of what is refused, and no new process. A device driver makes calls that no list of ours could keep
 up with.
 """
@@ -91,15 +94,25 @@ _COMPILER_REFUSED = _words(
 
 _PYTHON_ALLOWED = (
     *_WORKER_ALLOWED,
-    *_words("stat lstat fcntl dup dup2 dup3 getcwd getdents64 statx clock_getres pselect6 faccessat2 membarrier"),
+    *_words(
+        "stat lstat fcntl dup dup2 dup3 getcwd getdents64 statx clock_getres pselect6 faccessat2 membarrier"
+    ),
+)
+_TOOL_REFUSED = tuple(
+    name for name in _COMPILER_REFUSED if name not in ("socket", "connect", "bind", "sendto")
 )
 _DEVICE_REFUSED = (
-    *(name for name in _COMPILER_REFUSED if name not in ("socket", "connect", "bind", "sendto")),
+    *_TOOL_REFUSED,
     *_words("execve execveat fork vfork kill tkill setrlimit rt_sigqueueinfo pidfd_send_signal"),
 )
 
 _ALLOWED = {"worker": _WORKER_ALLOWED, "python": _PYTHON_ALLOWED}
-_REFUSED = {"compiler": _COMPILER_REFUSED, "builder": _COMPILER_REFUSED, "device": _DEVICE_REFUSED}
+_REFUSED = {
+    "compiler": _COMPILER_REFUSED,
+    "builder": _COMPILER_REFUSED,
+    "tool": _TOOL_REFUSED,
+    "device": _DEVICE_REFUSED,
+}
 PROFILES = (*_ALLOWED, *_REFUSED)
 
 # Offsets in struct seccomp_data.

@@ -32,6 +32,10 @@ class WallPlan(NamedTuple):
     ``read`` and ``write`` are paths (files or folders) open to it beyond nothing at all; readable paths are
     executable too. Sizes are bytes. ``syscalls`` names a seccomp profile of :mod:`.seccomp`. ``threads`` is how
     many threads the process may have; 1 forbids creating any. ``address_space`` 0 means unlimited.
+
+    ``loopback``: processes behind these walls may speak to each other over the loopback device of their own network
+    namespace. ``counters``: a privileged user stays who it is, with no capabilities but those that reading a device's
+    performance counters takes; others get a user namespace as always.
     """
 
     read: tuple[str, ...]
@@ -41,6 +45,8 @@ class WallPlan(NamedTuple):
     address_space: int = 0
     cpu_seconds: int = 60
     file_bytes: int = 1 << 28
+    loopback: bool = False
+    counters: bool = False
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -67,11 +73,26 @@ def raise_outer_walls(plan: WallPlan) -> list[Wall]:
     """All walls but seccomp. They bind the calling thread and those it starts later, so they come before a device
     driver starts threads."""
     return [
-        _attempt("namespaces", "no network, no shared IPC", lambda: libc.unshare_network()),
+        _attempt("namespaces", "no network, no shared IPC", lambda: _separate(plan)),
         _attempt("parent death", "dies with the judge", libc.die_with_parent),
         _attempt("rlimits", "memory, CPU time and file size are bounded", lambda: _limit(plan)),
-        _attempt("landlock", "only the named files exist", lambda: landlock.restrict(plan.read, plan.write)),
+        _attempt("landlock", "only the named files exist", lambda: _restrict(plan)),
     ]
+
+
+def _separate(plan: WallPlan) -> None:
+    """Namespaces of its own."""
+    stay_user = plan.counters and os.geteuid() == 0
+    libc.unshare_network(stay_user=stay_user)
+    if plan.loopback:
+        libc.raise_loopback()
+    if stay_user:
+        libc.keep_counter_capabilities()
+
+
+def _restrict(plan: WallPlan) -> None:
+    """No file but the named ones, and no TCP."""
+    landlock.restrict(plan.read, plan.write, tcp=plan.loopback)
 
 
 def raise_last_wall(plan: WallPlan) -> Wall:

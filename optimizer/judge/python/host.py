@@ -115,23 +115,14 @@ class Host:
         if self._stage is not None:
             self._stage.forget()
         seeds = self._plan["seeds"]
-        with seeded(seeds[min(seed, len(seeds) - 1)]):
-            model = self._module.ModelNew(*self._plan["init"])
-        model = model.eval().requires_grad_(False)
-        if self._stage is not None:
-            model = move_to(model, self._plan["device"])
         described = self._plan["weights"]
-        present = state_of(model)
-        bound: dict[str, torch.Tensor] = {}
-        for name, abi in zip(described["attributes"], described["tensors"], strict=True):
-            tensor = self._memory.tensor("weights", abi, copy * described["bytes"])
-            own = present.get(name)
-            if own is not None and own.shape == tensor.shape and own.dtype == tensor.dtype:
-                bound[name] = tensor
-        bind_state(model, bound)
-        if callable(prepare := getattr(model, "prepare", None)):
-            prepare()
-        self._models[copy] = model
+        weights = {
+            name: self._memory.tensor("weights", abi, copy * described["bytes"])
+            for name, abi in zip(described["attributes"], described["tensors"], strict=True)
+        }
+        seed = seeds[min(seed, len(seeds) - 1)]
+        device = self._plan["device"]
+        self._models[copy] = construct_new(self._module, self._plan["init"], seed, weights, device)
         return {}
 
     def run(self, region: int, first: int, count: int) -> dict[str, Any]:
@@ -236,6 +227,30 @@ class Host:
     def _synchronize(self) -> None:
         if self._stage is not None:
             self._stage.synchronize()
+
+
+def construct_new(
+    module: ModuleType, init: Sequence[Any], seed: int, weights: Mapping[str, torch.Tensor], device: str
+) -> torch.nn.Module:
+    """``ModelNew(*init)`` under ``seed`` on ``device``, over those ``weights`` that it has, prepared.
+
+    A weight is taken over, not copied, where the model has a parameter or buffer of its name, shape and dtype.
+    """
+    with seeded(seed):
+        model: torch.nn.Module = module.ModelNew(*init)
+    model = model.eval().requires_grad_(False)
+    if device != "cpu":
+        model = move_to(model, device)
+    present = state_of(model)
+    bound: dict[str, torch.Tensor] = {}
+    for name, tensor in weights.items():
+        own = present.get(name)
+        if own is not None and own.shape == tensor.shape and own.dtype == tensor.dtype:
+            bound[name] = tensor
+    bind_state(model, bound)
+    if callable(prepare := getattr(model, "prepare", None)):
+        prepare()
+    return model
 
 
 def execute(source: str) -> ModuleType:
