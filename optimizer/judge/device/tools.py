@@ -10,6 +10,7 @@ candidate can tell that it is there.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -40,6 +41,7 @@ _GRACE_S = 15.0  # for the supervisor to end what is left
 _HEAD, _TAIL = 1 << 20, 1 << 18  # bytes of output that are kept
 _ROOT = Path(__file__).resolve().parents[3]
 _PACKAGES = ("extractor", "optimizer")
+_LIBRARIES = ("torch", "triton", "safetensors", "pydantic")
 _PASSED_ON = ("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "TRITON_INTERPRET")
 # Where compute-sanitizer may have something to say: an error that it names is worth more than "output 0 is wrong".
 _SANITIZED = (Outcome.CORRECT, Outcome.WRONG, Outcome.CRASHED)
@@ -170,8 +172,9 @@ class Toolbox:
         privileged: bool = False,
     ) -> ToolRun:
         extensions = self._extensions(candidate)
-        readable = [Path(extensions["folder"])] if extensions else []
-        walls = tool_walls(LIMIT_S, folder, [installation(command[0]), *readable], counters=privileged)
+        readable = [installation(command[0]), *library_folders()]
+        readable += [Path(extensions["folder"])] if extensions else []
+        walls = tool_walls(LIMIT_S, folder, readable, counters=privileged)
         return run_supervised(supervised_command(walls, LIMIT_S, command), folder, environment)
 
 
@@ -190,6 +193,12 @@ def installation(tool: str) -> Path:
     return folder.parent if folder.name == "bin" else folder
 
 
+def library_folders() -> list[Path]:
+    """Where this process has its libraries from: an isolated Python looks in fewer places."""
+    specs = (importlib.util.find_spec(name) for name in _LIBRARIES)
+    return sorted({Path(spec.origin).parents[1] for spec in specs if spec is not None and spec.origin})
+
+
 def standalone_program(plan: Path, manner: str) -> list[str]:
     """Command line of the standalone runner. Our packages are looked for in a folder that holds nothing else."""
     packages = plan.parent / "packages"
@@ -197,8 +206,9 @@ def standalone_program(plan: Path, manner: str) -> list[str]:
     for package in _PACKAGES:
         if not (packages / package).is_symlink():
             (packages / package).symlink_to(_ROOT / package)
+    libraries = [str(folder) for folder in library_folders()]
     code = (
-        f"import sys; sys.path.insert(0, {str(packages)!r}); "
+        f"import sys; sys.path.insert(0, {str(packages)!r}); sys.path += {libraries!r}; "
         "from optimizer.judge.device.standalone import main; main(sys.argv[1:])"
     )
     return [sys.executable, "-I", "-c", code, str(plan), manner]

@@ -18,7 +18,7 @@ from optimizer.judge.corpus import corpus_folder
 from optimizer.judge.course import Course
 from optimizer.judge.device import tools
 from optimizer.judge.device.handout import Handout, write_handout
-from optimizer.judge.device.tools import Toolbox, find_tool, installation
+from optimizer.judge.device.tools import Toolbox, find_tool, installation, library_folders
 from optimizer.judge.isolation.supervise import TIMED_OUT, split_walls, supervised_command
 from optimizer.judge.isolation.walls import WallPlan, system_read_paths
 from optimizer.judge.numeric_state import written_down
@@ -233,6 +233,18 @@ def test_processes_under_a_tool_speak_to_each_other_and_to_nobody_else():
     assert "Network is unreachable" in answer.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a privileged user has capabilities to give up")
+def test_who_reads_counters_stays_root_with_two_capabilities():
+    plan = _plan()._replace(read=(*_plan().read, "/proc"), counters=True)
+    command = supervised_command(plan, 10.0, ["/bin/grep", "CapBnd", "/proc/self/status"])
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    walls, output = split_walls(answer.stdout)
+    if not walls[0].on:
+        pytest.skip(f"no namespaces here: {walls[0].why}")
+    kept = int(output.split()[1], 16)
+    assert kept & ~(1 << 21 | 1 << 38) == 0
+
+
 def test_a_flood_of_output_keeps_its_beginning_and_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(tools, "_HEAD", 10)
     monkeypatch.setattr(tools, "_TAIL", 10)
@@ -252,6 +264,10 @@ def test_tools_are_found_beside_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert find_tool("kernelgraft-tool") == str(tool)
     assert installation(str(tool)) == tmp_path.resolve()
     assert find_tool("kernelgraft-other") is None
+
+
+def test_the_libraries_of_this_process_are_found_by_an_isolated_one():
+    assert Path(torch.__file__).parents[1] in library_folders()
 
 
 def _plan() -> WallPlan:

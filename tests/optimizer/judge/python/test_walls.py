@@ -74,6 +74,12 @@ def test_a_device_worker_starts_threads_but_no_process() -> None:
     assert found["early thread confined"]  # threads that were there before the wall
 
 
+def test_a_tool_starts_programs_and_makes_sockets() -> None:
+    found = tried("tool", 4, "alone")
+    assert found["program"]
+    assert found["socket"]
+
+
 def test_a_builder_starts_programs_but_reaches_nothing() -> None:
     found = tried("builder", 4, "alone")
     assert found["fork"]
