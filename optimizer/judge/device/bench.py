@@ -34,6 +34,10 @@ from optimizer.languages.cuda import NoCudaCompiler
 
 BUILDERS = 8
 _EMPTY_COMMANDS = 5
+_NOT_REHEARSED = (
+    "it launches a kernel that it did not launch when it was compiled ahead, one call a workload: "
+    "which kernels are launched may depend on shapes and dtypes only"
+)
 
 
 class DeviceBench:
@@ -160,6 +164,8 @@ class DeviceBench:
                 except CandidateFault as fault:
                     if watch.problem:
                         raise _TookTooMuch(Outcome.CRASHED, watch.problem) from fault
+                    if "PermissionError" in fault.reason and str(built.folder) in fault.reason:
+                        raise CandidateFault(fault.outcome, _NOT_REHEARSED) from fault
                     raise
 
     def _libraries(self, candidate: Candidate) -> list[Path]:

@@ -191,8 +191,9 @@ class Workshop:
                     if watch.problem:
                         return CandidateFault(Outcome.CRASHED, watch.problem)
                     self._require_compiling(fault, limit)
-                    # Its kernels have not run: what it makes of their results may rightly fail. The real run tells.
-                    return None
+                    # Its kernels have not run: what it makes of their results may rightly fail. The real run tells;
+                    # other workloads may still show kernels to compile.
+                    continue
         return None
 
     def _require_compiling(self, fault: CandidateFault, limit: float) -> None:
