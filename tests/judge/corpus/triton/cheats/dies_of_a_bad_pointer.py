@@ -1,7 +1,7 @@
 # task: silu_gate
 # kind: cheat
 # expect: crashed,wrong
-# reason: signal|SIG|memory|address
+# reason: signal|SIG|memory|address|read-only
 # screen: off
 # why: writes through a pointer to nowhere.
 import ctypes
