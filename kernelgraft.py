@@ -263,7 +263,7 @@ def judge(
     ] = False,
     device: Device = "cpu",
     language: Annotated[
-        str | None, typer.Option(help="cpp, triton or cuda.  [default: told by the file]")
+        str | None, typer.Option(help="cpp, triton or cuda; told by the file unless given.")
     ] = None,
     tolerance: Annotated[
         str, typer.Option(help="strict (a graft's, against fp64) or paper (KernelBench's).")
