@@ -103,7 +103,8 @@ def _footing(judged: JudgedFile) -> list[str]:
     if verdict.roofline is not None:
         facts.append(f"{verdict.roofline:.0%} of the roofline bound")
     if verdict.launches is not None:
-        facts.append(f"{verdict.launches} custom launches a forward")
+        plural = "launch" if verdict.launches == 1 else "launches"
+        facts.append(f"{verdict.launches} custom {plural} a forward")
     lines = [", ".join(facts)]
     if verdict.walls:
         lines.append(f"walls: {', '.join(verdict.walls)}")
