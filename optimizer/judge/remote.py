@@ -150,8 +150,8 @@ class Handle:
     ) -> Run:
         """One command and its answer, timed from outside. Raises CandidateFault."""
         waited = _queued_ns(self.pid)
+        cpu, wall = self._cpu_ns(), time.perf_counter_ns()  # while it is stopped still
         self._resume()
-        cpu, wall = self._cpu_ns(), time.perf_counter_ns()
         self._send(wire.COMMAND.pack(action, first, second, third), doing)
         answer = self._receive(limit_s, doing)
         wall = time.perf_counter_ns() - wall
@@ -211,7 +211,7 @@ class Handle:
             raise CandidateFault(*self._explain_fault(fault, doing))
         killed, status = self._process.ending()
         if killed:
-            name = signal.Signals(status).name
+            name = _signal_name(status)
             hint = " (out of CPU time)" if name == "SIGXCPU" else ""
             raise CandidateFault(Outcome.CRASHED, f"the candidate died of {name}{hint} while {doing}")
         raise CandidateFault(
@@ -220,7 +220,7 @@ class Handle:
         )
 
     def _explain_fault(self, fault: wire.Fault, doing: str) -> tuple[Outcome, str]:
-        name = signal.Signals(fault.signal).name
+        name = _signal_name(fault.signal)
         at = f" {_short(fault.text)}" if fault.text else ""
         if fault.signal in (signal.SIGSEGV, signal.SIGBUS):
             for base, kind in zip(self._bases, ("inputs", "weights", "outputs"), strict=True):
@@ -241,7 +241,7 @@ class Handle:
         }
         return (
             Outcome.CRASHED,
-            f"it died of {name}{at} while {doing}{hints.get(signal.Signals(fault.signal), '')}",
+            f"it died of {name}{at} while {doing}{hints.get(fault.signal, '')}",
         )
 
     def _stop(self) -> None:
@@ -379,6 +379,13 @@ def _queued_ns(worker: int) -> int:
         except (OSError, ValueError, IndexError):
             return -1
     return total
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _short(text: str) -> str:

@@ -26,7 +26,7 @@ from optimizer.judge.arena import Arena, Region
 from optimizer.judge.draws import draw_trial, fill_from_pool, writable, writable_like
 
 SCALE = 0.75
-_DRAWS, _DRAW_BYTES = 64, 128 << 20  # made ahead, at most; at least two
+_DRAWS, _DRAW_BYTES = 512, 128 << 20  # made ahead, at most; at least two
 _DRAW_SECONDS = 0.3  # for all draws made ahead
 _CHEAP_SECONDS = 5e-3  # of a draw that is made anew between timed batches
 _ENOUGH = 1024  # elements without which independence cannot be told
@@ -71,10 +71,13 @@ class SourceRefresher:
     def refresh(self, dice: random.Random) -> None:
         """New inputs in every slot."""
         count = len(self._draws[0]) if self._draws else 0
-        if self._cheap and count:
+        started = time.monotonic()
+        for _ in range(count):
             self._turn = (self._turn + 1) % count
             for kept, fresh in zip(self._draws, self._draw(), strict=True):
                 kept[self._turn].copy_(fresh)
+            if time.monotonic() - started > 0.1:
+                break
         turn = dice.randrange(max(count, 1))
         factors = [SCALE + (1.0 - SCALE) * dice.random() for _ in range(self._region.slots)]
         for index, (draws, change) in reversed(list(enumerate(zip(self._draws, self._changes, strict=True)))):

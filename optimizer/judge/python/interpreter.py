@@ -207,15 +207,15 @@ def _check_bounds(builder: Any) -> None:
     load, store = builder.create_masked_load, builder.create_masked_store
     swap, modify = builder.create_atomic_cas, builder.create_atomic_rmw
 
-    def create_masked_load(self: Any, ptrs: Any, mask: Any, *rest: Any) -> Any:
+    def create_masked_load(self: Any, ptrs: Any, mask: Any, *rest: Any, **named: Any) -> Any:
         mask = _as_mask(mask)
         current().loads(ptrs, mask.data, self.grid_idx)
-        return load(self, ptrs, mask, *rest)
+        return load(self, ptrs, mask, *rest, **named)
 
-    def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any) -> Any:
+    def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
         mask = _as_mask(mask)
         current().stores(ptrs, mask.data, self.grid_idx)
-        return store(self, ptrs, value, mask, *rest)
+        return store(self, ptrs, value, mask, *rest, **named)
 
     def create_atomic_cas(self: Any, ptr: Any, *rest: Any) -> Any:
         current().updates(ptr, None)
