@@ -156,12 +156,16 @@ class Checker:
                 guard.restore()
                 raise CandidateFault(Outcome.WRONG, f"{place}: it writes to its {kind}; they are read-only")
 
-    def served(self, run: Run, subject: Subject, place: str) -> bool:
-        """False if the candidate declined an untimed subject. Raises CandidateFault for what it must not do."""
+    def control_kept(self, run: Run, place: str) -> None:
+        """Raises CandidateFault if a command left floating-point control changed."""
         if control := describe_change(self.worker.control, run.control):
             raise CandidateFault(
                 Outcome.WRONG, f"{place}: it leaves {control}, which would change the model's numerics"
             )
+
+    def served(self, run: Run, subject: Subject, place: str) -> bool:
+        """False if the candidate declined an untimed subject. Raises CandidateFault for what it must not do."""
+        self.control_kept(run, place)
         if self.worker.threads() > self.settings.threads:
             raise CandidateFault(
                 Outcome.WRONG,

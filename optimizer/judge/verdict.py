@@ -1,10 +1,34 @@
-"""What the judge says of a candidate: one frozen record, readable by a policy, a store and a person."""
+"""What the judge says of a candidate: one frozen record, readable by a policy, a store and a person.
+
+Much of its text are words of the candidate's: whatever they are, here they are bounded and harmless.
+"""
 
 from enum import StrEnum
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from extractor.plain_text import one_line, some_lines
 
 WIN_MARGIN = 1.03  # a win must clear the other side's quantile by this much
+_LINE_CHARACTERS, _TEXT_CHARACTERS, _LINES = 2000, 16 << 10, 64
+
+
+def _line(value: Any) -> Any:
+    return one_line(value, _LINE_CHARACTERS) if isinstance(value, str) else value
+
+
+def _text(value: Any) -> Any:
+    return some_lines(value, _TEXT_CHARACTERS) if isinstance(value, str) else value
+
+
+def _few(values: Any) -> Any:
+    return values[:_LINES] if isinstance(values, list | tuple) else values
+
+
+Line = Annotated[str, BeforeValidator(_line)]
+Lines = Annotated[tuple[Line, ...], BeforeValidator(_few)]
+Text = Annotated[str, BeforeValidator(_text)]
 
 
 class _Record(BaseModel):
@@ -42,11 +66,11 @@ class Quantiles(_Record):
 class WorkloadResult(_Record):
     """One workload's check and, when all checks passed, its timing."""
 
-    workload: str
+    workload: Line
     error: float | None = (
         None  # candidate's error against fp64 over eager's own error there (strict); 1.0 = equal
     )
-    detail: str = ""
+    detail: Line = ""
     reference: Quantiles | None = None
     candidate: Quantiles | None = None
     # GPU only: the same calls replayed from a CUDA graph, timed by wall clock from outside; None if not capturable.
@@ -91,8 +115,11 @@ class WorkloadResult(_Record):
 
     @property
     def clear_win(self) -> bool:
-        """The graft rule: ``p80(candidate) < p20(reference) / 1.03``, in the decisive regime."""
-        if self.decisive is None:
+        """The graft rule: ``p80(candidate) < p20(reference) / 1.03``, in the decisive regime.
+
+        What cannot be captured where eager can wins nothing: it would take the model out of its CUDA graph.
+        """
+        if self.decisive is None or (self.graph_reference is not None and self.graph_candidate is None):
             return False
         reference, candidate = self.decisive
         return candidate.p80 < reference.p20 / WIN_MARGIN
@@ -102,23 +129,23 @@ class Verdict(_Record):
     """The judge's answer. ``reason`` is one sentence a policy can act on."""
 
     outcome: Outcome
-    reason: str
+    reason: Line
     results: tuple[WorkloadResult, ...] = ()
     speedup: float | None = None  # calls-weighted over the timed workloads; None unless CORRECT and timed
     build_seconds: float = 0.0
     run_seconds: float = 0.0
-    walls: tuple[str, ...] = ()  # isolation layers that were up
-    missing_walls: tuple[str, ...] = ()  # layers this machine lacks, each as "name: why"
+    walls: Lines = ()  # isolation layers that were up
+    missing_walls: Lines = ()  # layers this machine lacks, each as "name: why"
     device: str = "cpu"
-    clock: str = ""  # what the times are; empty if nothing was timed
+    clock: Line = ""  # what the times are; empty if nothing was timed
     launches: int | None = None  # custom kernels one forward launched (Python candidates)
-    state_changes: tuple[str, ...] = ()  # numeric state found changed after the run
+    state_changes: Lines = ()  # numeric state found changed after the run
     roofline: float | None = (
         None  # share of the roofline bound reached on the slowest-weighted workload, 0..1; None if not known
     )
-    profile: str = ""
+    profile: Text = ""
     machine: str = ""  # key of the machine it was measured on
-    log: str = Field(default="", repr=False)  # compiler or worker output, shortened
+    log: Text = Field(default="", repr=False)  # compiler or worker output, shortened
 
     @property
     def correct(self) -> bool:

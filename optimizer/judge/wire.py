@@ -2,7 +2,8 @@
 
 judge -> worker: :data:`COMMAND`, an action and three numbers: ``LOAD``; ``PACK copy``; ``RUN region first count``.
 Workers of Python candidates also know ``PUBLISH region`` (copy the kept results of the last calls to the outputs),
-``KNOCK_OUT on``, ``TIME region``, ``REPLAY region`` and ``PROFILE region``; their ``PACK copy`` constructs the model.
+``KNOCK_OUT on``, ``TIME region``, ``REPLAY region``, ``PROFILE region`` and ``WAKE``; their ``PACK copy`` constructs
+the model.
 worker -> judge: first :func:`hello`; then one :func:`done` a command; or a :data:`FAULT` just before it dies.
 All of it is data of fixed layout: nothing is unpickled, and a datagram of another size or tag is a protocol breach.
 """
@@ -14,7 +15,7 @@ from typing import NamedTuple
 COMMAND = struct.Struct("<4I")
 DONE = struct.Struct("<cxxxiI")
 FAULT = struct.Struct("<cbhiQ")
-LOAD, PACK, RUN, PUBLISH, KNOCK_OUT, TIME, REPLAY, PROFILE = range(1, 9)
+LOAD, PACK, RUN, PUBLISH, KNOCK_OUT, TIME, REPLAY, PROFILE, WAKE = range(1, 10)
 MAX_MESSAGE = 1 << 16
 MAX_TEXT = 1 << 15
 OK, RAISED, NOT_WHAT_IT_SAYS, NOT_CAPTURABLE = 0, 10, 11, 12  # Done.status of workers of Python candidates

@@ -158,7 +158,7 @@ class DeviceBench:
         limit = memory_limit(self._subjects)
         with self._zygote.start(plan) as worker:
             course.walls = (*worker.walls, *memory_walls(limit, self._unwatched))
-            with MemoryWatch(worker.pid, limit, self._management) as watch:
+            with MemoryWatch(worker.pid, limit, self._management, self._settings.device) as watch:
                 try:
                     return self._judged(worker, course)
                 except CandidateFault as fault:
@@ -272,13 +272,12 @@ class DeviceBench:
             wire.PROFILE, 2 * index + 1, limit_s=checker.deadline.left, doing="being profiled"
         )
         answer = worker.told(run, "being profiled")
-        kernels = [KernelTime(str(name), int(count), float(us)) for name, count, us in answer["kernels"]]
-        return device_profile(
-            kernels,
-            forwards=int(answer["calls"]),
-            wall_microseconds=float(answer["wall_us"]),
-            workload=subject.id,
-        )
+        try:
+            kernels = [KernelTime(str(name), int(count), float(us)) for name, count, us in answer["kernels"]]
+            forwards, wall = int(answer["calls"]), float(answer["wall_us"])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return "its process gave no profile that can be read"
+        return device_profile(kernels, forwards=forwards, wall_microseconds=wall, workload=subject.id)
 
 
 class _TookTooMuch(CandidateFault):

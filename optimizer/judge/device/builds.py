@@ -172,7 +172,7 @@ class Workshop:
         allowed = memory_limit(self._subjects) if self._management is not None else sys.maxsize
         with (
             self._zygote.start(self._plan(candidate, work, limit)) as worker,
-            MemoryWatch(worker.pid, allowed, self._management) as watch,
+            MemoryWatch(worker.pid, allowed, self._management, self._settings.device) as watch,
         ):
             try:
                 worker.load(deadline - time.monotonic())

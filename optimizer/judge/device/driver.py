@@ -47,6 +47,7 @@ def _library() -> ctypes.CDLL:
     library.cuMemFree_v2.argtypes = (ctypes.c_uint64,)
     library.cuIpcGetMemHandle.argtypes = (ctypes.c_void_p, ctypes.c_uint64)
     library.cuIpcOpenMemHandle_v2.argtypes = (ctypes.c_void_p, _Handle, ctypes.c_uint)
+    library.cuMemcpyDtoD_v2.argtypes = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t)
     library.cuIpcCloseMemHandle.argtypes = (ctypes.c_uint64,)
     return library
 
@@ -88,6 +89,12 @@ def open_shared(handle: bytes) -> int:
     )
     _check("cuIpcOpenMemHandle", code)
     return pointer.value
+
+
+def copy(target: int, source: int, size: int) -> None:
+    """Copy ``size`` bytes of device memory, after all work before it. Raises DeviceFault."""
+    if size:
+        _check("cuMemcpyDtoD", _library().cuMemcpyDtoD_v2(target, source, size))
 
 
 def bytes_at(pointer: int, size: int, device: str) -> torch.Tensor:

@@ -62,6 +62,7 @@ class Stage:
             share = min(1.0, memory_cap / properties.total_memory)
             torch.cuda.set_per_process_memory_fraction(share, self._device)
         self._flush = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device=self._device)
+        self._nudged = torch.empty(1, dtype=torch.uint8, device=self._device)
         self._event = torch.cuda.Event
         self._record_event = torch.cuda.Event.record
         self._elapsed = torch.cuda.Event.elapsed_time
@@ -85,6 +86,22 @@ class Stage:
     def flush(self) -> None:
         """Write twice the L2 cache's size: nothing of earlier calls stays in it."""
         self._flush.fill_(1)
+
+    def nudge(self) -> None:
+        """Run one tiny kernel, so that the device turns to this process; its cache stays as it is."""
+        self._nudged.fill_(1)
+        self.synchronize()
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Copy ``source`` to ``target`` of the same shape and dtype, by the driver where both are dense.
+
+        torch's copy can be replaced from within (an operator registered anew), and would then do at publication what
+        should have been done while it was timed.
+        """
+        if source.is_contiguous() and target.is_contiguous() and source.device == target.device:
+            driver.copy(target.data_ptr(), source.data_ptr(), source.numel() * source.element_size())
+        else:
+            target.copy_(source)
 
     def poison(self, size: int) -> None:
         """Fill memory that the next tensors will be given with bytes that are NaN in every float dtype.

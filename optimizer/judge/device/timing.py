@@ -18,6 +18,7 @@ Every batch's outputs are compared with eager's on the same fresh inputs, and th
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -77,7 +78,7 @@ class Reference:
     def batch(self, slots: int) -> tuple[float, list[object]]:
         """Microseconds per call, and every call's result, over the first ``slots``."""
         with torch.no_grad():
-            self._calls[0]()  # the device turns to this process; the candidate's had it last
+            self._stage.nudge()  # the device turns to this process; the candidate's had it last
             spent: list[float] = []
             with self._stage.wall(spent):
                 results = [call() for call in self._calls[:slots]]
@@ -86,7 +87,7 @@ class Reference:
     def replay(self) -> tuple[float, list[object]]:
         """The same over all slots under graph replay. Raises NotCapturable."""
         with torch.no_grad():
-            self._calls[0]()
+            self._stage.nudge()  # the device turns to this process; the candidate's had it last
             spent: list[float] = []
             with self._stage.wall(spent):
                 results = self._stage.replay(self._region, self._calls)
@@ -128,26 +129,30 @@ class DeviceTimer:
         eager = self._regime(index, subject, theirs, mine, slots)
         graph, remark = self._graph_regime(index, subject, reference)
         claimed = self._events(index, subject)
-        if graph is not None and claimed + CLAIM_GAP_US < CLAIM_SHARE * graph[1].median:
+        if graph[1] is not None and claimed + CLAIM_GAP_US < CLAIM_SHARE * graph[1].median:
             raise CandidateFault(
                 Outcome.IMPLAUSIBLE,
                 f"workload {subject.id}: clocks disagree: {claimed:.3g} us by the worker's events, "
                 f"{graph[1].median:.3g} us by replays timed from outside",
             )
-        graph_reference, graph_candidate = graph if graph is not None else (None, None)
-        return DeviceTimed(eager[0], eager[1], graph_reference, graph_candidate, remark)
+        return DeviceTimed(*eager, *graph, remark)
+
+    def _replayed_alone(self, reference: Reference) -> Quantiles:
+        """The reference's replays where the candidate has none: what it is up against in a served model."""
+        return quantiles([reference.replay()[0] for _ in range(2 * MIN_CYCLES)])
 
     def _graph_regime(
         self, index: int, subject: Subject, reference: Reference
-    ) -> tuple[tuple[Quantiles, Quantiles] | None, str]:
+    ) -> tuple[tuple[Quantiles | None, Quantiles | None], str]:
         """Both sides' replays, or why there are none. Each replay is the first one on its inputs."""
         try:
             reference.replay()
         except NotCapturable as error:
-            return None, f"the reference cannot be captured: {error}"
+            return (None, None), f"the reference cannot be captured: {error}"
         run = self._command(wire.REPLAY, index, subject, "being captured")
         if run.status == wire.NOT_CAPTURABLE:
-            return None, f"it cannot be captured into a CUDA graph: {_said(run).get('error', '')}"
+            why = " ".join(str(_said(run).get("error", "")).split())[:200]
+            return (self._replayed_alone(reference), None), f"it cannot be captured into a CUDA graph: {why}"
         slots = self._slots(subject)
 
         def mine() -> float:
@@ -212,8 +217,9 @@ class DeviceTimer:
         return theirs, mine
 
     def _woken(self, index: int, subject: Subject, candidate: Callable[[], float]) -> float:
-        """A batch after one call that is not timed: the device turns to the worker, the judge just had it."""
-        self._command(wire.RUN, index, subject, "being prepared", 0, 1)
+        """A batch, the device turned to the worker before, without anything of the candidate: it must not see the
+        inputs before the clock runs."""
+        self._command(wire.WAKE, index, subject, "being prepared")
         return candidate()
 
     def _command(
@@ -228,6 +234,8 @@ class DeviceTimer:
             limit_s=self.checker.deadline.left,
             doing=f"{doing} on workload {subject.id}",
         )
+        # Threads are not counted here, the driver starts some of its own; between commands they are all stopped.
+        self.checker.control_kept(run, f"workload {subject.id}")
         if run.status != wire.NOT_CAPTURABLE:
             self.worker.told(run, f"{doing} on workload {subject.id}")
         return run
@@ -235,12 +243,11 @@ class DeviceTimer:
     def _events(self, index: int, subject: Subject) -> float:
         """Median of the event times the worker claims, microseconds per call."""
         run = self._command(wire.TIME, index, subject, "being timed by events")
-        claimed = _said(run).get("events_us")
-        if not isinstance(claimed, list) or not claimed:
+        times = _numbers(_said(run).get("events_us"))
+        if not times:
             raise CandidateFault(
                 Outcome.IMPLAUSIBLE, f"workload {subject.id}: the worker gave no event times"
             )
-        times = [float(value) for value in claimed]
         self.claims[subject.id] = times
         return statistics.median(times)
 
@@ -286,6 +293,14 @@ def eager_slots(slots: int, copies: int, seconds: float) -> int:
     (50, 64, 20)
     """
     return min(slots, max(copies, round(EAGER_SECONDS / max(seconds, 1e-7))))
+
+
+def _numbers(claimed: object) -> list[float]:
+    """A claimed list of finite numbers; empty if it is anything else."""
+    if not isinstance(claimed, list) or not all(isinstance(value, int | float) for value in claimed):
+        return []
+    times = [float(value) for value in claimed]
+    return times if all(map(math.isfinite, times)) else []
 
 
 def _said(run: Run) -> dict[str, Any]:

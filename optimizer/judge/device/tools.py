@@ -108,7 +108,7 @@ class Toolbox:
             course.profile = f"{course.profile}\n{counted}" if course.profile else counted
         now = course.verdict(verdict.outcome, reason)
         known = {
-            "reason": reason,
+            "reason": now.reason,
             "walls": now.walls,
             "missing_walls": now.missing_walls,
             "profile": now.profile,

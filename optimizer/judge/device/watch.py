@@ -76,7 +76,8 @@ class MemoryWatch:
     Without a management library the whole device's use beyond what it was on entering is looked at instead.
     """
 
-    def __init__(self, pid: int, limit: int, management: Management | None) -> None:
+    def __init__(self, pid: int, limit: int, management: Management | None, device: str = "cuda") -> None:
+        self._device = device
         self._pid = pid
         self._limit = limit
         self._management = management
@@ -122,9 +123,8 @@ class MemoryWatch:
         except ManagementUnavailable:
             return 0  # a device that just lost a process answers again at the next look
 
-    @staticmethod
-    def _device_used() -> int:
-        free, total = torch.cuda.mem_get_info()
+    def _device_used(self) -> int:
+        free, total = torch.cuda.mem_get_info(self._device)
         return total - free
 
 

@@ -55,6 +55,14 @@ class Stage(Protocol):
         """True if memory just behind an output was written."""
         ...
 
+    def nudge(self) -> None:
+        """Have the device turn to this process."""
+        ...
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Copy a result to the judge's memory."""
+        ...
+
     def events(self, count: int, calls: Sequence[Call] = ()) -> list[float]:
         """Microseconds of each call on the device, the cache cold, after ``count`` empty ones."""
         ...
@@ -161,13 +169,22 @@ class Host:
                 if self._stage is not None and region % 2 == 0 and self._stage.overrun(tensor):
                     raise NotWhatItReturns(f"memory behind output {number} was written")
                 place = self._memory.tensor("outputs", abi, side["base"] + slot * side["bytes"])
-                place.copy_(tensor)
+                if self._stage is None:
+                    place.copy_(tensor)
+                else:
+                    self._stage.copy(place, tensor)
         self._synchronize()
         return {}
 
     def knock_out(self, on: bool) -> dict[str, Any]:
         """Suppress custom launches, or let them through again."""
         self._ledger.knock_out(on)
+        return {}
+
+    def wake(self) -> dict[str, Any]:
+        """The device turns to this process; nothing of the candidate runs."""
+        assert self._stage is not None
+        self._stage.nudge()
         return {}
 
     def time(self, region: int) -> dict[str, Any]:
@@ -309,6 +326,7 @@ def _carry_out(host: Host, action: int, first: int, second: int, third: int) -> 
         wire.TIME: lambda: host.time(first),
         wire.REPLAY: lambda: host.replay(first),
         wire.PROFILE: lambda: host.profile(first),
+        wire.WAKE: host.wake,
     }
     try:
         answer = actions[action]()

@@ -12,7 +12,7 @@ from optimizer.judge import wire
 from optimizer.judge.device import timing
 from optimizer.judge.device.timing import DeviceTimer
 from optimizer.judge.remote import CandidateFault, Run
-from optimizer.judge.verdict import Outcome
+from optimizer.judge.verdict import Outcome, WorkloadResult
 
 SLOTS = 4
 
@@ -53,6 +53,8 @@ class FakeStage:
 
         return Wall()
 
+    def nudge(self) -> None: ...
+
     def replay(self, region: int, calls: Any) -> list[object]:
         return [call() for call in calls]
 
@@ -85,7 +87,9 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     )
     region.end = memory.numel() * 4
     checker = SimpleNamespace(
-        deadline=SimpleNamespace(left=1.0), settings=SimpleNamespace(timing_seconds=0.0)
+        deadline=SimpleNamespace(left=1.0),
+        settings=SimpleNamespace(timing_seconds=0.0),
+        control_kept=lambda run, place: None,
     )
 
     def right() -> None:
@@ -146,6 +150,38 @@ def test_inputs_are_drawn_anew_between_replays(parts: SimpleNamespace):
     ]
     assert len(replayed) > timing.MIN_CYCLES
     assert len(set(replayed[1:])) == len(replayed[1:])  # the first one captures
+
+
+def test_nothing_of_the_candidate_runs_between_fresh_inputs_and_the_clock(parts: SimpleNamespace):
+    """A call to wake the device on the inputs about to be timed could compute all their answers."""
+    worker = ScriptedWorker(5.0, 5.0, parts.right)
+    parts.timer(worker).time(0, parts.subject)
+    commands = [action for action, _, _ in worker.commands]
+    for position, action in enumerate(commands):
+        if action == wire.RUN:
+            assert commands[position - 1] == wire.WAKE
+
+
+def test_what_cannot_be_captured_wins_nothing(parts: SimpleNamespace):
+    class Uncapturable(ScriptedWorker):
+        def command(self, action: int, *rest: Any, **named: Any) -> Run:
+            run = super().command(action, *rest, **named)
+            if action != wire.REPLAY:
+                return run
+            return run._replace(status=wire.NOT_CAPTURABLE, text='{"error": "stream\\nunjoined"}')
+
+    timed = parts.timer(Uncapturable(5.0, 5.0, parts.right)).time(0, parts.subject)
+    assert timed.graph_candidate is None
+    assert timed.remark == "it cannot be captured into a CUDA graph: stream unjoined"
+    sides = {"reference": timed.reference, "candidate": timed.candidate}
+    result = WorkloadResult(workload="decode", graph_reference=timed.graph_reference, **sides)
+    assert result.speedup == pytest.approx(2.0)
+    assert not result.clear_win
+
+
+@pytest.mark.parametrize("claimed", [None, "5", [1, "x"], [float("nan")], [True, {}]])
+def test_claims_that_are_no_times_are_none(claimed: object):
+    assert timing._numbers(claimed) == []
 
 
 def _working(worker: ScriptedWorker) -> list[int]:

@@ -21,7 +21,7 @@ class Told:
 
 @pytest.fixture(autouse=True)
 def _no_device(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(MemoryWatch, "_device_used", staticmethod(lambda: 0))
+    monkeypatch.setattr(MemoryWatch, "_device_used", lambda self: 0)
     monkeypatch.setattr(watch, "POLL_S", 0.005)
 
 
