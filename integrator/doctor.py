@@ -191,6 +191,30 @@ def _inductor() -> list[Finding]:
     return [Finding(topic="torch.compile", level=Level.NOTE, found=found, remedy=remedy)]
 
 
+def _gpu_tools() -> list[Finding]:
+    """What the judge needs on a GPU beside PyTorch: nvcc for CUDA candidates, two tools on request."""
+    from optimizer.judge.device.tools import find_tool
+    from optimizer.languages.cuda import NoCudaCompiler, find_nvcc
+
+    try:
+        found = [Finding(topic="nvcc", level=Level.OK, found=find_nvcc())]
+    except NoCudaCompiler as error:
+        found = [
+            Finding(
+                topic="nvcc",
+                level=Level.NOTE,
+                found="not found",
+                remedy=f"for judging CUDA candidates (Triton needs none): {error}",
+            )
+        ]
+    for tool, option in (("compute-sanitizer", "--sanitize"), ("ncu", "--ncu")):
+        path = find_tool(tool)
+        remedy = "" if path else f"for `kernelgraft judge {option}`: it comes with the CUDA toolkit"
+        level = Level.OK if path else Level.NOTE
+        found.append(Finding(topic=tool, level=level, found=str(path or "not found"), remedy=remedy))
+    return found
+
+
 def _gpu() -> list[Finding]:
     if _version("torch") is None:
         return []
@@ -198,7 +222,10 @@ def _gpu() -> list[Finding]:
 
     if torch.cuda.is_available():
         names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
-        return [Finding(topic="gpu", level=Level.OK, found=f"{names}, CUDA {torch.version.cuda}")]
+        return [
+            Finding(topic="gpu", level=Level.OK, found=f"{names}, CUDA {torch.version.cuda}"),
+            *_gpu_tools(),
+        ]
     if torch.version.cuda is None:
         remedy = "for a GPU, install a CUDA build of torch: make TORCH=... (see README)"
     else:

@@ -112,3 +112,20 @@ def test_versions_agree_with_the_package_metadata():
         assert any(line.startswith(f"{name}>={oldest}") for line in requirements)
     assert "transformers>=5.17,<5.25" in requirements
     assert doctor.TESTED["transformers"] == ("5.17", "5.24")
+
+
+def test_what_the_judge_needs_on_a_gpu_is_named(monkeypatch, tmp_path):
+    for variable in ("CUDA_HOME", "CUDA_PATH", "PATH"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    found = {finding.topic: finding for finding in doctor._gpu_tools()}
+    assert list(found) == ["nvcc", "compute-sanitizer", "ncu"]
+    if found["nvcc"].level is Level.NOTE:  # unless the toolkit lies in its usual place
+        assert "install the CUDA toolkit" in found["nvcc"].remedy
+        assert "--sanitize" in found["compute-sanitizer"].remedy
+    for name in ("nvcc", "ncu"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    found = {finding.topic: finding for finding in doctor._gpu_tools()}
+    assert found["nvcc"].found == str(tmp_path / "bin" / "nvcc")
+    assert found["ncu"].level is Level.OK
