@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from extractor.errors import KernelgraftError
+from extractor.plain_text import one_line
 from extractor.task import TASK_SIDECAR, Task
 from optimizer.candidate import Candidate, Language
 from optimizer.judge.judge import Judge
@@ -42,7 +43,7 @@ class JudgedFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
     task: str
-    candidate: str
+    candidate: str  # its path; bytes that are no UTF-8 are spelled out
     sha256: str
     language: Language
     tolerance: str
@@ -96,11 +97,11 @@ def judge_file(task: Path, candidate: Path, settings: JudgeSettings, language: L
         verdict = judge.evaluate(read)
         return JudgedFile(
             task=opened.id,
-            candidate=str(candidate),
+            candidate=one_line(str(candidate), 4096),
             sha256=read.sha,
             language=read.language,
             tolerance=settings.profile.value,
-            health=opened.spec.health.flags,
+            health=tuple(one_line(flag) for flag in opened.spec.health.flags),
             verdict=verdict,
         )
 
