@@ -1,13 +1,16 @@
 """Values for trials and timed calls: weights in several distinct copies, trial inputs, and cheap fresh inputs.
 
 Correctness trials draw every element by the task's laws. Timed calls need hundreds of fresh inputs a batch; those
-are random windows of a pool drawn by the same laws, so no call's inputs ever repeat and a memory copy is all it costs.
+are random windows of a pool drawn by the same laws, each times a factor of its own near 1, so no call's inputs ever
+repeat and passing over memory once is all it costs. Inputs drawn wholly anew, for a few calls, are what
+:meth:`Refreshes.unseen` gives.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +24,11 @@ from optimizer.judge.arena import Arena, Region
 _POOL = 1 << 22  # elements
 _POOL_SLACK = 1 << 13  # freedom of the window of a tensor as long as the pool
 _POOLED = (LawKind.NORMAL, LawKind.UNIFORM)
+_NEAR_ONE = 0.875  # factors of windows lie between this and 1
+_REDRAWN = 1 << 17  # elements of a pool drawn anew each time
+_REST_SECONDS = 3e-3  # for drawing anew, each time, inputs without a pool
+# For drawing wholly unseen inputs, once an evaluation or a few times: so long, and longer until there are enough.
+UNSEEN_SECONDS, UNSEEN_ENOUGH, UNSEEN_AT_MOST_SECONDS = 0.1, 0.1, 0.5
 _CHANGE_BLOCK = 1 << 16  # elements
 _CHANGE_EVERY = 16  # of a big weight, one block in so many is changed
 
@@ -115,61 +123,137 @@ class WeightChange:
 class Refreshes(Protocol):
     """Gives timed calls fresh inputs."""
 
+    @property
+    def recurs(self) -> bool:
+        """Whether :meth:`refresh` derives inputs from earlier draws; False if it always draws wholly anew."""
+        ...
+
     def refresh(self, dice: random.Random) -> None:
         """New inputs in every slot of a timing region."""
         ...
 
+    def unseen(self, dice: random.Random, slots: int | None = None) -> float:
+        """:meth:`refresh`, then inputs drawn wholly anew in as many slots as time allows, at random places.
+
+        Counts only the first ``slots``; all of them by default. Returns the share of these that is drawn anew, above 0.
+        """
+        ...
+
+
+def place_everywhere(draw: Callable[[], Sequence[torch.Tensor]], arena: Arena, region: Region) -> None:
+    """Draw inputs for every slot of a region."""
+    for slot in range(region.slots):
+        copy_into(arena.slot(region, slot), draw())
+
+
+def place_unseen(
+    draw: Callable[[], Sequence[torch.Tensor]], arena: Arena, region: Region, slots: int, dice: random.Random
+) -> float:
+    """Draw inputs for some of the first ``slots`` slots, as many as time allows, at random; the share of these."""
+    started = time.monotonic()
+    done = 0
+    for slot in dice.sample(range(slots), slots):
+        copy_into(arena.slot(region, slot), draw())
+        done += 1
+        spent = time.monotonic() - started
+        if spent > (UNSEEN_SECONDS if done >= UNSEEN_ENOUGH * slots else UNSEEN_AT_MOST_SECONDS):
+            break
+    return done / max(slots, 1)
+
 
 @dataclass(frozen=True)
 class Refresher:
-    """Gives all slots of a timed region fresh inputs; inputs without a pool are given other slots' values."""
+    """Gives all slots of a timed region fresh inputs.
 
+    Inputs without a pool are given other slots' values, and are drawn anew as far as a few milliseconds reach.
+    """
+
+    task: Task
+    workload: Workload
     arena: Arena
     region: Region
+    generator: torch.Generator
     pools: tuple[torch.Tensor | None, ...]
+
+    recurs = True
 
     @classmethod
     def prepare(
         cls, task: Task, workload: Workload, arena: Arena, region: Region, generator: torch.Generator
     ) -> Refresher:
         """Draw the pools, and once per slot the inputs that only whole draws can give (masks, rotary tables)."""
-        rest = tuple(spec for spec in workload.inputs if spec.law.kind not in _POOLED)
-        positions = [i for i, spec in enumerate(workload.inputs) if spec.law.kind not in _POOLED]
-        if rest:
-            for slot in range(region.slots):
-                if len(rest) == len(workload.inputs):
-                    drawn = draw_trial(task, workload, generator)
-                else:
-                    whole = draw_trial(task, workload, generator) if _any_recorded(rest) else None
-                    drawn = (
-                        [whole[i] for i in positions]
-                        if whole
-                        else draw_inputs(workload.model_copy(update={"inputs": rest}), generator)
-                    )
-                views = arena.slot(region, slot)
-                copy_into([views[i] for i in positions], drawn)
         pools = []
         for spec, placed in zip(workload.inputs, region.tensors, strict=True):
             count = max(1, _elements(placed.shape, placed.stride)) * region.slots
             pooled = spec.law.kind in _POOLED
             pool = _pool(spec, min(count, _POOL) + _POOL_SLACK, generator) if pooled else None
             pools.append(pool.to(arena.bytes.device) if pool is not None else None)
-        return cls(arena, region, tuple(pools))
+        refresher = cls(task, workload, arena, region, generator, tuple(pools))
+        for slot in range(region.slots):
+            refresher._draw_rest(slot)
+        return refresher
 
     def refresh(self, dice: random.Random) -> None:
         """New inputs in every slot."""
-        turn = dice.randrange(max(self.region.slots, 1))
-        for index, pool in reversed(list(enumerate(self.pools))):
-            stacked = self.arena.stacked(self.region, index)
+        slots = self.region.slots
+        if not slots:
+            return
+        turn = dice.randrange(slots)
+        for index, (spec, pool) in reversed(
+            list(enumerate(zip(self.workload.inputs, self.pools, strict=True)))
+        ):
+            target = writable(self.arena.stacked(self.region, index))
             if pool is not None:
-                target = writable(stacked)
-                slots, each = target.shape[0], max(target[0].numel(), 1)
+                self._redraw(spec, pool, dice)
+                each = max(target[0].numel(), 1)
                 step = max(1, (len(pool) - _POOL_SLACK) // each)
+                factors = [_NEAR_ONE + (1.0 - _NEAR_ONE) * dice.random() for _ in range(slots)]
                 for first in range(0, slots, step):
-                    fill_from_pool(target[first : first + step], pool, dice)
-            elif turn and stacked.numel():
-                target = writable(stacked)
+                    part = target[first : first + step]
+                    fill_from_pool(part, pool, dice)
+                    if not _constant(spec):
+                        scale(part, factors[first : first + step])
+            elif turn and target.numel():
                 target.copy_(target.roll(turn, 0))
+        if self._rest:
+            started = time.monotonic()
+            for slot in dice.sample(range(slots), slots):
+                self._draw_rest(slot)
+                if time.monotonic() - started > _REST_SECONDS:
+                    break
+
+    def unseen(self, dice: random.Random, slots: int | None = None) -> float:
+        """Fresh inputs in every slot, drawn wholly anew in some of the first ``slots``; the share of these."""
+        self.refresh(dice)
+        count = self.region.slots if slots is None else slots
+        return place_unseen(self._draw, self.arena, self.region, count, dice)
+
+    def _draw(self) -> list[torch.Tensor]:
+        return draw_trial(self.task, self.workload, self.generator)
+
+    def _redraw(self, spec: TensorSpec, pool: torch.Tensor, dice: random.Random) -> None:
+        """Other values in a stretch of a pool."""
+        count = min(len(pool), _REDRAWN)
+        start = dice.randrange(len(pool) - count + 1)
+        pool[start : start + count].copy_(_pool(spec, count, self.generator))
+
+    @property
+    def _rest(self) -> list[int]:
+        return [index for index, pool in enumerate(self.pools) if pool is None]
+
+    def _draw_rest(self, slot: int) -> None:
+        """Draw one slot's inputs that have no pool."""
+        positions = self._rest
+        if not positions:
+            return
+        rest = tuple(self.workload.inputs[index] for index in positions)
+        if len(rest) == len(self.workload.inputs) or _any_recorded(rest):
+            whole = self._draw()
+            drawn = [whole[index] for index in positions]
+        else:
+            drawn = draw_inputs(self.workload.model_copy(update={"inputs": rest}), self.generator)
+        views = self.arena.slot(self.region, slot)
+        copy_into([views[index] for index in positions], drawn)
 
 
 def from_source(specs: Sequence[TensorSpec]) -> bool:
@@ -219,6 +303,21 @@ def fill_from_pool(target: torch.Tensor, pool: torch.Tensor, dice: random.Random
     step = len(pool) - _POOL_SLACK
     for first in range(0, count, step):
         fill_from_pool(target[first : first + step], pool, dice)
+
+
+def scale(slots: torch.Tensor, factors: Sequence[float]) -> None:
+    """Multiply each slot by its factor, in place."""
+    shaped = torch.tensor(factors, device=slots.device).view(-1, *(1,) * (slots.dim() - 1))
+    if slots.element_size() == 1:  # torch multiplies no fp8
+        slots.copy_((slots.float() * shaped).to(slots.dtype))
+    else:  # factors of the same dtype: mixed ones are ten times slower on a CPU
+        slots.mul_(shaped.to(slots.dtype))
+
+
+def _constant(spec: TensorSpec) -> bool:
+    """Whether a law of normal or uniform values gives one value only, whose meaning a factor would change."""
+    law = spec.law
+    return law.std == 0.0 if law.kind is LawKind.NORMAL else law.low == law.high
 
 
 def _elements(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:

@@ -1,14 +1,16 @@
 """Fresh inputs for timed calls of a task whose own code draws them (law ``source``).
 
-That code is too slow to be run for every call, and only it knows what its values mean. So some draws are made ahead,
-and each timed call gets one of them changed in a way that keeps what they may mean:
+Where drawing for all slots is cheap, they all get new draws each time. Otherwise some draws are made ahead, and
+each timed call gets one of them changed in a way that keeps what it may mean:
 
-- *free*: independent values (see :func:`independent`); the call gets a random window of all draws laid end to end.
+- *free*: independent values (see :func:`independent`); the call gets a random window of all draws laid end to end,
+  times a factor near 1.
 - *scaled*: other floats; the call gets a draw times a random factor of its own from ``SCALE`` up to 1, which keeps
   zeros, symmetry, order and what lies between 0 and 1.
 - *kept*: integers, booleans, and values that are the same in every draw.
 
-Where drawing is cheap, one of the draws is replaced by a fresh one each time.
+Some of the draws are replaced each time. Still, a candidate could find its way back to an answer it knows; it cannot
+on the inputs of :meth:`SourceRefresher.unseen`, which are all drawn then.
 """
 
 from __future__ import annotations
@@ -23,12 +25,22 @@ import torch
 from extractor.schema import Workload
 from extractor.task import Task
 from optimizer.judge.arena import Arena, Region
-from optimizer.judge.draws import draw_trial, fill_from_pool, writable, writable_like
+from optimizer.judge.draws import (
+    draw_trial,
+    fill_from_pool,
+    place_everywhere,
+    place_unseen,
+    scale,
+    writable,
+    writable_like,
+)
 
 SCALE = 0.75
-_DRAWS, _DRAW_BYTES = 512, 128 << 20  # made ahead, at most; at least two
-_DRAW_SECONDS = 0.3  # for all draws made ahead
-_CHEAP_SECONDS = 5e-3  # of a draw that is made anew between timed batches
+_NEAR_ONE = 0.875  # factors of windows lie between this and 1
+_DRAW_BYTES = 128 << 20  # of draws made ahead, at most; at least two are made
+_DRAW_SECONDS = 0.3  # for draws made ahead
+_CHEAP_SECONDS = 0.03  # for new draws in all slots each time
+_REDRAW_SECONDS = 0.01  # for replacing some, each time
 _ENOUGH = 1024  # elements without which independence cannot be told
 _LOOKED_AT = 1 << 20  # elements
 _AT_ONCE = 1 << 26  # elements written by one operation on a GPU
@@ -55,12 +67,13 @@ class SourceRefresher:
         self._generator = generator
         self._turn = 0
         size = sum(placed.span for placed in region.tensors)
-        wanted = max(2, min(region.slots, _DRAWS, _DRAW_BYTES // max(size, 1)))
+        wanted = max(2, min(region.slots, _DRAW_BYTES // max(size, 1)))
         started = time.monotonic()
-        draws = [self._draw(), self._draw()]
+        draws = [self._memory(self._draw()) for _ in range(2)]
         while len(draws) < wanted and time.monotonic() - started < _DRAW_SECONDS:
-            draws.append(self._draw())
-        self._cheap = (time.monotonic() - started) / len(draws) < _CHEAP_SECONDS
+            draws.append(self._memory(self._draw()))
+        each = (time.monotonic() - started) / len(draws)
+        self.recurs = each * region.slots > _CHEAP_SECONDS
         shared = [spec.alias_group for spec in workload.inputs if spec.alias_group is not None]
         self._draws = [torch.stack(column) for column in zip(*draws, strict=True)]
         self._changes = [
@@ -70,38 +83,54 @@ class SourceRefresher:
 
     def refresh(self, dice: random.Random) -> None:
         """New inputs in every slot."""
+        if not self.recurs:
+            place_everywhere(self._draw, self._arena, self._region)
+            return
         count = len(self._draws[0]) if self._draws else 0
         started = time.monotonic()
         for _ in range(count):
             self._turn = (self._turn + 1) % count
-            for kept, fresh in zip(self._draws, self._draw(), strict=True):
+            for kept, fresh in zip(self._draws, self._memory(self._draw()), strict=True):
                 kept[self._turn].copy_(fresh)
-            if time.monotonic() - started > 0.1:
+            if time.monotonic() - started > _REDRAW_SECONDS:
                 break
         turn = dice.randrange(max(count, 1))
         factors = [SCALE + (1.0 - SCALE) * dice.random() for _ in range(self._region.slots)]
+        near = [1.0 - (1.0 - _NEAR_ONE) * dice.random() for _ in range(self._region.slots)]
         for index, (draws, change) in reversed(list(enumerate(zip(self._draws, self._changes, strict=True)))):
             target = writable(self._arena.stacked(self._region, index))
             if not draws.numel():
                 continue
             if change is Change.FREE:
                 for first in range(0, len(target), count - 1):
-                    fill_from_pool(target[first : first + count - 1], draws.view(-1), dice)
+                    part = target[first : first + count - 1]
+                    fill_from_pool(part, draws.view(-1), dice)
+                    scale(part, near[first : first + count - 1])
                 continue
             # Many slots at a time: on a GPU each operation costs more than its bytes.
             step = max(1, (_AT_ONCE if draws.is_cuda else _LOOKED_AT) // max(draws[0].numel(), 1))
             for first in range(0, len(target), step):
                 part = target[first : first + step]
                 chosen = torch.arange(first + turn, first + turn + len(part), device=draws.device) % count
-                drawn = draws.view(_BYTES[draws.element_size()])[chosen].view(draws.dtype)
+                part.copy_(draws.view(_BYTES[draws.element_size()])[chosen].view(draws.dtype))
                 if change is Change.SCALED:
-                    drawn = _scaled(drawn, torch.tensor(factors[first : first + step], device=draws.device))
-                part.copy_(drawn)
+                    scale(part, factors[first : first + step])
+
+    def unseen(self, dice: random.Random, slots: int | None = None) -> float:
+        """Fresh inputs in every slot, drawn wholly anew in some of the first ``slots``; the share of these."""
+        self.refresh(dice)
+        if not self.recurs:
+            return 1.0
+        count = self._region.slots if slots is None else slots
+        return place_unseen(self._draw, self._arena, self._region, count, dice)
 
     def _draw(self) -> list[torch.Tensor]:
-        """One draw of the task's code, each element of memory once, where the arena is."""
+        """One draw of the task's code."""
+        return draw_trial(self._task, self._workload, self._generator)
+
+    def _memory(self, drawn: list[torch.Tensor]) -> list[torch.Tensor]:
+        """A draw, each element of memory once, where the arena is."""
         views = self._arena.slot(self._region, 0)
-        drawn = draw_trial(self._task, self._workload, self._generator)
         return [
             writable_like(value, view).to(self._arena.bytes.device).contiguous()
             for value, view in zip(drawn, views, strict=True)
@@ -176,11 +205,3 @@ def _bell_or_box(data: torch.Tensor) -> bool:
     box = (ordered - low) / (high - low)
     distance = min(float((steps - law).abs().max()) for law in (bell, box))
     return distance < 2.0 / math.sqrt(len(ordered)) + 0.005
-
-
-def _scaled(draws: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-    """Each draw times its factor."""
-    factors = factors.view(-1, *(1,) * (draws.dim() - 1))
-    if draws.element_size() == 1:  # torch multiplies no fp8
-        return (draws.float() * factors).to(draws.dtype)
-    return draws * factors.to(draws.dtype)
