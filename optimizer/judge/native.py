@@ -13,6 +13,7 @@ from typing import Any
 from optimizer.candidate import Candidate
 from optimizer.judge.checks import Checker, Deadline
 from optimizer.judge.course import Course, describe, weighted_speedup
+from optimizer.judge.empty_calls import EmptyCalls
 from optimizer.judge.isolation.walls import WallPlan, system_read_paths
 from optimizer.judge.numeric_state import written_down
 from optimizer.judge.profile import NativeTime, native_profile
@@ -20,8 +21,8 @@ from optimizer.judge.remote import CandidateFault, SandboxFault, Worker
 from optimizer.judge.roofline import SLACK, Roofline
 from optimizer.judge.settings import JudgeSettings
 from optimizer.judge.subjects import Subject, Subjects
-from optimizer.judge.timing import EMPTY_BATCHES, OVERHEAD_SITES, QUIET_ATTEMPTS, Timer, call_overhead
-from optimizer.judge.verdict import Outcome, Verdict, WorkloadResult
+from optimizer.judge.timing import EMPTY_BATCHES, QUIET_ATTEMPTS, Timed, Timer
+from optimizer.judge.verdict import Outcome, Verdict
 from optimizer.languages.cpp import CompileFailed, CppBuilder
 from optimizer.languages.cpp_call import CppKernel
 from optimizer.machine import machine_facts
@@ -34,7 +35,7 @@ _MEMORY_BEYOND_WEIGHTS = 1 << 30  # address space a worker may use besides share
 
 
 class NativeBench:
-    """Judges C++ candidates against prepared subjects. Opening it builds the runner and measures call overhead.
+    """Judges C++ candidates against prepared subjects. Opening it builds the runner and an empty kernel.
 
     Raises (on construction):
         NoCompiler, BuildCacheUnusable: kernels cannot be built here.
@@ -49,7 +50,7 @@ class NativeBench:
         self._builder = CppBuilder(cache, limit_s=settings.build_limit_s, machine=self._machine)
         self._runner = self._builder.build_source(RUNNER.read_text(encoding="utf-8")).path
         with written_down(settings.threads):
-            self._overhead = self._call_overhead() if settings.timing else {}
+            self._empty_calls = self._bound_empty() if settings.timing else {}
             self._roofline.prepare(subjects)
 
     def evaluate(self, candidate: Candidate) -> Verdict:
@@ -76,27 +77,23 @@ class NativeBench:
     def _empty_library(self) -> Path:
         return self._builder.build_source(_EMPTY_KERNEL).path
 
-    def _call_overhead(self) -> dict[str, float]:
+    def _bound_empty(self) -> dict[str, EmptyCalls]:
         empty = CppKernel.load(self._empty_library)
-        weights = self._subjects.weights.slot(self._subjects.weight_region, 0)
-        result = {}
-        for subject in self._subjects.subjects:
-            if subject.inputs.timing is None:
-                continue
-            slots = min(subject.inputs.timing.slots, OVERHEAD_SITES)
-            inputs = [self._subjects.inputs.slot(subject.inputs.timing, slot) for slot in range(slots)]
-            sites = [(empty.bind(weights, tensors, subject.workload.outputs), tensors) for tensors in inputs]
-            result[subject.id] = call_overhead(sites)
-        return result
+        subjects = self._subjects
+        return {
+            subject.id: EmptyCalls.of(empty, subjects, subject)
+            for subject in subjects.subjects
+            if subject.inputs.timing is not None
+        }
 
     def _run(self, library: Path, course: Course) -> Verdict:
         settings = self._settings
         with self._checked(library, course) as (worker, checker, empty):
             if not settings.timing:
                 return course.verdict(Outcome.CORRECT, "all checks passed; not timed")
-            share = self._time(worker, checker, empty, course)
+            share, times = self._time(worker, checker, empty, course)
         if settings.profiling:
-            course.profile = native_profile(self._native_times(course.results))
+            course.profile = native_profile(times)
         speedup = weighted_speedup(self._subjects, course.results)
         return course.verdict(
             Outcome.CORRECT, describe(speedup, course.results), speedup=speedup, roofline=share
@@ -117,12 +114,15 @@ class NativeBench:
             course.results = checker.run()
             yield worker, checker, empty
 
-    def _time(self, worker: Worker, checker: Checker, empty: list[Any], course: Course) -> float | None:
+    def _time(
+        self, worker: Worker, checker: Checker, empty: list[Any], course: Course
+    ) -> tuple[float | None, list[NativeTime]]:
         """Times every timed subject into the course's results; share of the roofline on the heaviest one."""
         subjects = self._subjects
         for copy in range(1, subjects.copies):
             worker.pack(copy, checker.deadline.left)
-        timer = Timer(subjects, checker, self._overhead, empty)
+        timer = Timer(subjects, checker, self._empty_calls, empty)
+        native: list[NativeTime] = []
         share: float | None = None
         heaviest = 0.0
         for index, subject in enumerate(subjects.subjects):
@@ -132,35 +132,28 @@ class NativeBench:
             times = {"reference": timed.reference, "candidate": timed.candidate}
             result = course.results[index].model_copy(update=times)
             course.results = (*course.results[:index], result, *course.results[index + 1 :])
-            reached = self._roofline_share(subject, result)
+            reached = self._roofline_share(subject, timed)
+            native.append(self._native_time(subject, timed))
             weight = timed.reference.median * subject.workload.calls
             if weight > heaviest:
                 known = self._roofline.known(subjects, subject)
                 heaviest, share = weight, min(reached, 1.0) if known else None
-        return share
+        return share, native
 
-    def _native_times(self, results: tuple[WorkloadResult, ...]) -> list[NativeTime]:
-        times = []
-        for subject, result in zip(self._subjects.subjects, results, strict=True):
-            if result.candidate is None:
-                continue
-            bound = self._roofline.bound(self._subjects, subject, self._settings.threads)
-            times.append(
-                NativeTime(
-                    workload=subject.id,
-                    microseconds=result.candidate.median,
-                    overhead=self._overhead[subject.id],
-                    moved=bound.moved,
-                    moving=bound.moving * 1e6,
-                    computing=bound.computing * 1e6,
-                )
-            )
-        return times
+    def _native_time(self, subject: Subject, timed: Timed) -> NativeTime:
+        bound = self._roofline.bound(self._subjects, subject, self._settings.threads)
+        return NativeTime(
+            workload=subject.id,
+            microseconds=timed.kernel + timed.overhead,
+            overhead=timed.overhead,
+            moved=bound.moved,
+            moving=bound.moving * 1e6,
+            computing=bound.computing * 1e6,
+        )
 
-    def _roofline_share(self, subject: Subject, result: WorkloadResult) -> float:
+    def _roofline_share(self, subject: Subject, timed: Timed) -> float:
         """Bound over measured kernel time. Raises CandidateFault if the time beats the bound by more than the slack."""
-        assert result.candidate is not None
-        spent = max(result.candidate.median - self._overhead[subject.id], 1e-3)
+        spent = max(timed.kernel, 1e-3)
         share = self._roofline.share(self._subjects, subject, spent / 1e6, self._settings.threads)
         if share > SLACK:
             raise CandidateFault(

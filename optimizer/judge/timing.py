@@ -6,9 +6,12 @@ answers, so a time exists only for work that was done. Eager runs in the judge's
 core and the same kind of clock (CPU time) as the candidate, without anything of it in the candidate's process.
 
 What a call costs beyond the kernel is charged on both sides. Eager's time includes its own dispatch, as in the
-model. The candidate's loop has no Python in it, so the cost of calling it from the model, measured on an empty kernel
-with the same tensors, is added. What is subtracted from the candidate is only the cost of commanding its
-process, measured on empty batches.
+model. The candidate's loop has no Python in it, so the cost of calling it from the model, measured beside each of its
+batches on an empty kernel with the same tensors, is added. What is subtracted from the candidate is only the cost of
+commanding its process, measured on empty batches.
+
+At one place that the candidate cannot foresee, a pair is an *audit*: on inputs drawn wholly anew, where what looks
+answers up is slow (see :mod:`optimizer.judge.unseen`).
 """
 
 from __future__ import annotations
@@ -16,28 +19,27 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
 from optimizer.judge import quiet
 from optimizer.judge.checks import Checker, unwritten
+from optimizer.judge.empty_calls import EmptyCalls
 from optimizer.judge.oracle import as_tuple
 from optimizer.judge.remote import Callee, CandidateFault, Run, SandboxFault
 from optimizer.judge.subjects import Subject, Subjects
+from optimizer.judge.unseen import accusation, audit
 from optimizer.judge.verdict import Outcome, Quantiles
-from optimizer.languages.cpp_call import BoundKernel
 
 MIN_CYCLES, MAX_CYCLES = 3, 6  # of four batches: 6 to 12 samples a side
 HOPELESS = 0.7  # a candidate slower than this after MIN_CYCLES is not measured further
 EMPTY_BATCHES = 5
-OVERHEAD_ROUNDS = 15
-OVERHEAD_SITES = 32
 # Of a batch's wall time beyond a fixed part for waking up, at most this share (median) may be neither spent running
 # nor queueing for a core.
 IDLE_SHARE, IDLE_NS = 0.3, 1_000_000
@@ -48,10 +50,29 @@ QUIET_ATTEMPTS, QUIET_PAUSE_S = 3, 0.2
 
 @dataclass(frozen=True)
 class Timed:
-    """Both sides' microseconds per call."""
+    """Both sides' microseconds per call, and the two parts of the candidate's, medians."""
 
     reference: Quantiles
     candidate: Quantiles
+    kernel: float  # in its own process
+    overhead: float  # calling it from the model
+
+
+class Pair(NamedTuple):
+    """One batch of each side on the same inputs: microseconds per call. ``candidate`` is both its parts together."""
+
+    reference: float
+    kernel: float
+    overhead: float
+    unseen: float  # the share of calls on inputs drawn wholly anew, where that was asked for
+
+    @property
+    def candidate(self) -> float:
+        return self.kernel + self.overhead
+
+
+class _Disturbed(Exception):
+    """Other programs disturbed too many pairs of one measurement."""
 
 
 class Eager:
@@ -80,11 +101,11 @@ class Eager:
 
 @dataclass(frozen=True)
 class Timer:
-    """Times one loaded, checked candidate. ``call_overhead`` maps subject ids to microseconds per call."""
+    """Times one loaded, checked candidate. ``empty_calls`` are by subject id."""
 
     subjects: Subjects
     checker: Checker
-    call_overhead: dict[str, float]
+    empty_calls: Mapping[str, EmptyCalls]
     empty: Sequence[Run]  # commands without a call, from before the candidate was loaded
     idle: list[float] = field(default_factory=list)  # of the batches of the subject being timed
 
@@ -101,84 +122,109 @@ class Timer:
         """
         threads = self.checker.settings.threads
         if threads == 1:
-            timed = self._measure(index, subject)
-            assert timed is not None
-            return timed
+            return self._measure(index, subject)
         for attempt in range(QUIET_ATTEMPTS):
             started = time.monotonic()
             time.sleep(attempt * QUIET_PAUSE_S)
-            if _quiet(threads):
-                timed = self._measure(index, subject)
-                if timed is not None and _quiet(threads):
-                    return timed
+            with contextlib.suppress(_Disturbed):
+                if _quiet(threads):
+                    timed = self._measure(index, subject)
+                    if _quiet(threads):
+                        return timed
             self.checker.deadline.extend(time.monotonic() - started)  # not the candidate's doing
         raise SandboxFault(
             f"workload {subject.id}: other programs took the cores that {threads} threads were to be timed on, "
             f"{QUIET_ATTEMPTS} times in a row; {quiet.REMEDY}"
         )
 
-    def _measure(self, index: int, subject: Subject) -> Timed | None:
-        """One measurement; None if too many pairs of it were disturbed."""
-        settings, dice = self.checker.settings, self.subjects.dice
-        eager = Eager(self.subjects, subject, settings.threads)
-        disturbed = 0
+    def _measure(self, index: int, subject: Subject) -> Timed:
+        """One measurement. Raises _Disturbed if too many pairs of it were disturbed."""
+        settings = self.checker.settings
+        assert subject.refresher is not None
         self.idle.clear()
         with _one_core(self._worker, settings.threads):
             started = time.monotonic()
-            idle_cost = self._empty_cost(index)
-            self._pair(index, subject, eager, idle_cost, dice)  # warm-up, checked but not counted
-            mine: list[float] = []
-            theirs: list[float] = []
+            series = _Series(self, index, subject)
+            series.pair()  # warm-up, checked but not counted
+            pairs: list[Pair] = []
+            usual: list[float] = []  # the candidate's side of them
+            audits: list[Pair] = []
+            audited = self.subjects.dice.randrange(1, 2 * MIN_CYCLES) if subject.refresher.recurs else -1
             for cycle in range(MAX_CYCLES):
                 for reference_first in (True, False):
-                    while (
-                        pair := self._pair(index, subject, eager, idle_cost, dice, reference_first)
-                    ) is None:
-                        disturbed += 1
-                        if disturbed > DISTURBED_PAIRS:
-                            return None
-                    reference, candidate = pair
-                    theirs.append(reference)
-                    mine.append(candidate)
+                    if len(pairs) == audited:
+                        audits.append(series.pair(unseen=True))
+                    pairs.append(series.pair(reference_first))
+                    usual.append(pairs[-1].candidate)
                 if cycle + 1 < MIN_CYCLES:
                     continue
-                slow = statistics.median(theirs) < HOPELESS * statistics.median(mine)
+                slow = statistics.median(pair.reference for pair in pairs) < HOPELESS * statistics.median(
+                    usual
+                )
                 if slow or time.monotonic() - started > settings.timing_seconds:
                     break
+            if audits:
+                self._require_as_fast(series, usual, audits)
         if settings.threads == 1 and (idle := statistics.median(self.idle)) > IDLE_SHARE:
             raise CandidateFault(
                 Outcome.IMPLAUSIBLE,
                 f"workload {subject.id}: it was idle for {idle:.0%} of the time; a kernel computes, "
                 "it does not sleep or have its work done elsewhere",
             )
-        return Timed(quantiles(theirs), quantiles(mine))
+        return Timed(
+            quantiles([pair.reference for pair in pairs]),
+            quantiles(usual),
+            statistics.median(pair.kernel for pair in pairs),
+            statistics.median(pair.overhead for pair in pairs),
+        )
 
-    def _pair(
+    def _require_as_fast(self, series: _Series, usual: list[float], audits: list[Pair]) -> None:
+        """Raises CandidateFault if the candidate is clearly slower in audits. ``audits`` are those made already."""
+
+        def batch() -> tuple[float, float]:
+            if audits:
+                pair = audits.pop()
+            else:
+                usual.append(series.pair().candidate)  # at the same time, under the same load
+                pair = series.pair(unseen=True)
+            return pair.candidate, pair.unseen
+
+        slower = audit(usual, batch)
+        if slower > 1.0:
+            raise CandidateFault(Outcome.IMPLAUSIBLE, accusation(series.subject.id, slower))
+
+    def pair(
         self,
         index: int,
         subject: Subject,
         eager: Eager,
         idle_cost: float,
-        dice: random.Random,
-        reference_first: bool = True,
-    ) -> tuple[float, float] | None:
-        """One batch of each side on the same fresh inputs: microseconds per call of reference and candidate.
+        reference_first: bool,
+        unseen: bool,
+    ) -> Pair | None:
+        """One batch of each side on the same fresh inputs, or on inputs drawn wholly anew. For one measurement.
 
         None if other programs disturbed one of them; that is looked for with several threads only.
         """
         assert subject.refresher is not None
-        subject.refresher.refresh(dice)
+        dice = self.subjects.dice
+        share = 0.0
+        if unseen:
+            share = subject.refresher.unseen(dice)
+        else:
+            subject.refresher.refresh(dice)
         alone: list[bool] = []
         if reference_first:
             with self._watched(alone):
                 reference, results = eager.batch()
         with self._watched(alone):
-            candidate = self._candidate_batch(index, subject, idle_cost)
+            kernel = self._candidate_batch(index, subject, idle_cost)
+        overhead = self.empty_calls[subject.id].microseconds()
         if not reference_first:
             with self._watched(alone):
                 reference, results = eager.batch()
         self._verify(subject, results)
-        return (reference, candidate) if all(alone) else None
+        return Pair(reference, kernel, overhead, share) if all(alone) else None
 
     @contextmanager
     def _watched(self, alone: list[bool]) -> Iterator[None]:
@@ -211,7 +257,7 @@ class Timer:
             )
         self.idle.append(max(0.0, run.idle_ns - IDLE_NS) / run.wall_ns)
         spent = (run.cpu_ns if single else run.wall_ns) - idle_cost
-        return max(spent, 0.0) / 1000 / region.slots + self.call_overhead[subject.id]
+        return max(spent, 0.0) / 1000 / region.slots
 
     def _verify(self, subject: Subject, results: list[object]) -> None:
         """Every timed call's outputs against eager's. Raises CandidateFault."""
@@ -229,7 +275,7 @@ class Timer:
                 problem = unwritten(got, problem)
                 raise CandidateFault(Outcome.WRONG, f"{place}, output {number}: {problem}")
 
-    def _empty_cost(self, index: int) -> float:
+    def empty_cost(self, index: int) -> float:
         """Nanoseconds of a batch of no calls: what commanding the worker costs.
 
         A loaded candidate can slow its own process at these (Python's C API is in it) and would be paid for it, so
@@ -244,6 +290,29 @@ class Timer:
         return min(statistics.median(run.cpu_ns for run in side) for side in (runs, self.empty))
 
 
+class _Series:
+    """The pairs of one measurement. Raises _Disturbed (on a pair) once too many of them were disturbed."""
+
+    def __init__(self, timer: Timer, index: int, subject: Subject) -> None:
+        self.subject = subject
+        self._timer, self._index = timer, index
+        self._eager = Eager(timer.subjects, subject, timer.checker.settings.threads)
+        self._idle_cost = timer.empty_cost(index)
+        self._disturbed = 0
+
+    def pair(self, reference_first: bool = True, *, unseen: bool = False) -> Pair:
+        """The next pair that nothing disturbed."""
+        while True:
+            pair = self._timer.pair(
+                self._index, self.subject, self._eager, self._idle_cost, reference_first, unseen
+            )
+            if pair is not None:
+                return pair
+            self._disturbed += 1
+            if self._disturbed > DISTURBED_PAIRS:
+                raise _Disturbed
+
+
 def quantiles(samples: list[float]) -> Quantiles:
     """p20, median and p80 by linear interpolation."""
     ordered = sorted(samples)
@@ -255,21 +324,6 @@ def quantiles(samples: list[float]) -> Quantiles:
         return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
     return Quantiles(p20=at(0.2), median=at(0.5), p80=at(0.8), samples=tuple(round(s, 4) for s in samples))
-
-
-def call_overhead(sites: Sequence[tuple[BoundKernel, Sequence[torch.Tensor]]]) -> float:
-    """Microseconds of CPU time a call of an empty kernel takes in this process: checks, pointers, fresh outputs.
-
-    ``sites`` are as many bindings as a model has layers, called in turn: one binding called again and again would sit
-    in the innermost cache and look cheaper than it is in a model.
-    """
-    samples = []
-    for _ in range(OVERHEAD_ROUNDS):
-        start = time.thread_time_ns()
-        for bound, inputs in sites:
-            bound(*inputs)
-        samples.append((time.thread_time_ns() - start) / len(sites))
-    return statistics.median(samples) / 1000
 
 
 def _quiet(threads: int) -> bool:
