@@ -78,7 +78,10 @@ Families = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option(help="Run folder.  [default: runs/NAME of the model]")]
 Threads = Annotated[
-    int, typer.Option(min=1, help="CPU threads of census and judge; the ledger always uses one.")
+    int,
+    typer.Option(
+        min=1, help="CPU threads of census and judge, at most the cores; the ledger always uses one."
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of preset weights and of the search.")]
 CopyWeights = Annotated[bool, typer.Option("--copy-weights", help="Copy weights into the task folders.")]
@@ -279,7 +282,7 @@ def judge(
     ncu: Annotated[
         bool, typer.Option("--ncu", help="On a GPU, add what ncu counts to a correct kernel's profile.")
     ] = False,
-    limit: Annotated[float, typer.Option(min=1, help="Seconds for all checks and timings.")] = 20.0,
+    limit: Annotated[float, typer.Option(help="Seconds for all checks and timings, 1 to 3600.")] = 20.0,
     only: Annotated[str, typer.Option(help="Self-test: only candidates whose path contains this.")] = "",
     repeat: Annotated[int, typer.Option(min=1, help="Self-test: judge everything so many times.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -320,7 +323,10 @@ def default_run_folder(model: str) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 1 (failed), 2 (usage), 130 (Ctrl-C), 143 (SIGTERM)."""
+    """Run the command line and return its exit status.
+
+    0, 1 (failed), 2 (usage), or 128 and a signal's number: 129 (closed terminal), 130 (Ctrl-C), 143 (SIGTERM).
+    """
     from integrator.report.clean import one_line, tolerate_encoding
     from integrator.stop import Stop
 
@@ -334,8 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return error.exit_code
         except KeyboardInterrupt:
             stop.settle()
-            again = shlex.join(["kernelgraft", *words])
-            _complain(f"stopped; all that was measured is kept, and the same command continues: {again}")
+            _complain(_stopped(words))
             return stop.status
         except BrokenPipeError:
             # The reader has gone (`kernelgraft doctor | head`); without this, Python complains once more at exit.
@@ -364,6 +369,14 @@ def _invoke(words: list[str], stop: Stop) -> int:
     if result == INTERRUPTED:  # newer typers turn Ctrl-C into this status, older ones into Abort
         raise KeyboardInterrupt
     return result if isinstance(result, int) else 0
+
+
+def _stopped(words: list[str]) -> str:
+    """What is left of an interrupted command: the stages of a run continue, the others answer at once or not at all."""
+    again = shlex.join(["kernelgraft", *words])
+    if words[:1] in (["judge"], ["doctor"]):
+        return f"stopped without an answer; start again with: {again}"
+    return f"stopped; all that was measured is kept, and the same command continues: {again}"
 
 
 def _usage_problem(error: Exception) -> str:

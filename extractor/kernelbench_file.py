@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import json
 import math
+import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -150,8 +151,20 @@ def draw_inputs(module: ModuleType, function: str, seed: int) -> Draw:
             )
     if not tensors:
         raise Problem(f"{function}() returns no tensor")
+    written_out = sum(
+        tensor.numel() * tensor.element_size() for tensor in tensors
+    )  # expanded ones are larger than they are
+    if written_out > _memory_bytes():
+        raise Problem(
+            f"{function}() returns tensors of {written_out >> 30} GiB with every element counted, and this machine has "
+            f"{_memory_bytes() >> 30} GiB of memory"
+        )
     names = _argument_names(module.Model, len(values))
     return Draw(tuple(tensors), tuple(n for i, n in enumerate(names) if i not in constants), constants)
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _argument_names(model: type[torch.nn.Module], count: int) -> list[str]:
@@ -187,7 +200,9 @@ def stable_draw(module: ModuleType, function: str) -> Draw:
         )
     del other
     again = draw_inputs(module, function, INPUT_SEED)
-    if not same_bits(first.tensors, again.tensors):
+    with blaming(f"comparing two calls of {function}()"):
+        same = same_bits(first.tensors, again.tensors)
+    if not same:
         raise Problem(f"{function}() draws values that torch.manual_seed does not fix; draw them with torch")
     return first
 

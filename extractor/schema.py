@@ -7,14 +7,35 @@ the captured graph, in execution order, with every value named; it says what ``t
 that needs no parsing.
 """
 
+import math
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from extractor.families import Family
 
 SCHEMA_VERSION = 1
+# torch's names of what a tensor may hold. Not all can be judged.
+_DTYPES = frozenset(
+    {
+        "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+        "float8_e5m2fnuz", "float8_e8m0fnu", "complex128", "complex64", "complex32", "int64", "int32", "int16", "int8",
+        "uint64", "uint32", "uint16", "uint8", "bool",
+    }
+)  # fmt: skip
+_MOST_ELEMENTS = 1 << 46  # no address space holds more; products of larger numbers overflow 64 bits
+
+
+def _known_dtype(name: str) -> str:
+    if name not in _DTYPES:
+        raise ValueError(f"unknown dtype {name!r}")
+    return name
+
+
+Dtype = Annotated[str, AfterValidator(_known_dtype)]
+Size = Annotated[int, Field(ge=0, le=_MOST_ELEMENTS)]
+Count = Annotated[int, Field(ge=0, le=1 << 40)]
 
 
 class _Record(BaseModel):
@@ -60,12 +81,21 @@ class TensorSpec(_Record):
     """
 
     name: str
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: str  # "bfloat16", "float32", "int64", "bool", ...
-    storage_offset: int = 0
+    shape: tuple[Size, ...]
+    stride: tuple[Size, ...]
+    dtype: Dtype  # "bfloat16", "float32", "int64", "bool", ...
+    storage_offset: Size = 0
     alias_group: int | None = None
     law: Law = Law(kind=LawKind.NORMAL)
+
+    @model_validator(mode="after")
+    def _strides_fit(self) -> Self:
+        if len(self.stride) != len(self.shape):
+            raise ValueError(f"{self.name} has {len(self.shape)} sizes and {len(self.stride)} strides")
+        reach = sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True) if size)
+        if max(math.prod(self.shape), self.storage_offset + reach) > _MOST_ELEMENTS:
+            raise ValueError(f"{self.name} reaches over more than 2^46 elements")
+        return self
 
 
 class WeightSpec(_Record):
@@ -75,8 +105,15 @@ class WeightSpec(_Record):
     """
 
     attribute: str
-    shape: tuple[int, ...]
-    dtype: str
+    shape: tuple[Size, ...]
+    dtype: Dtype
+
+    @model_validator(mode="after")
+    def _shape_fits(self) -> Self:
+        if math.prod(self.shape) > _MOST_ELEMENTS:
+            raise ValueError(f"{self.attribute} has more than 2^46 elements")
+        return self
+
     law: Law = Law(kind=LawKind.NORMAL, std=0.02)
 
 
@@ -94,12 +131,12 @@ class Workload(_Record):
 
     id: str  # "decode-b1", "prefill-b1-s32"
     phase: Phase
-    batch: int
-    rows: int
-    cache_len: int
+    batch: Count
+    rows: Count
+    cache_len: Count
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    calls: int
+    calls: Count
     share: float | None = None  # share of the step's time (census), 0..1
     exact_key: str  # sha1 over op_key and all exact shapes, strides and dtypes
 
@@ -162,7 +199,7 @@ class TaskSpec(_Record):
     )
     dtype: str
     weights: tuple[WeightSpec, ...]
-    workloads: tuple[Workload, ...]
+    workloads: tuple[Workload, ...] = Field(min_length=1)
     sites: tuple[Site, ...]
     ops: tuple[OpRecord, ...]
     output_refs: tuple[str, ...]  # names of the ops (or inputs) returned, in order
@@ -179,6 +216,13 @@ class TaskSpec(_Record):
     constants: dict[int, bool | int | float | str | None] = Field(default_factory=dict)
     versions: dict[str, str]  # torch, transformers, python, kernelgraft
     file_hashes: dict[str, str] = Field(default_factory=dict)  # sha256 of task.py and inputs.safetensors
+
+    @model_validator(mode="after")
+    def _workloads_differ(self) -> Self:
+        ids = [workload.id for workload in self.workloads]
+        if len(set(ids)) != len(ids):
+            raise ValueError("two workloads have the same id")
+        return self
 
     @property
     def label(self) -> str:

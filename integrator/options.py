@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,38 @@ class NeedsDevice(UsageError):
     """An option of ``judge`` that means nothing on the CPU."""
 
     template = "--{option} looks at kernels on a GPU; add --device cuda"
+
+
+class TooManyThreads(UsageError):
+    """More threads than cores: their times would mean nothing, and far too many cannot even be started."""
+
+    template = (
+        "--threads {threads} is more than the {cores} cores there are for kernelgraft; give at most {cores}"
+    )
+
+
+class BadLimit(UsageError):
+    """A time limit that is no number of seconds a judge can wait."""
+
+    template = "--limit {seconds:g} is out of range; give seconds from 1 to {most:g}"
+
+
+MAX_LIMIT_S = 3600.0  # of one verdict
+
+
+def checked_threads(threads: int) -> int:
+    """``threads``, if the machine has as many cores. Raises TooManyThreads."""
+    cores = len(os.sched_getaffinity(0))
+    if threads > cores:
+        raise TooManyThreads(threads=threads, cores=cores)
+    return threads
+
+
+def checked_limit(seconds: float) -> float:
+    """``seconds``, if a judge can wait so long; NaN and infinity it cannot. Raises BadLimit."""
+    if not 1.0 <= seconds <= MAX_LIMIT_S:
+        raise BadLimit(seconds=seconds, most=MAX_LIMIT_S)
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -97,7 +130,7 @@ def extract_options(
     seed: int,
     copy_weights: bool,
 ) -> ExtractOptions:
-    """Options of `extract`. Raises BadBatch, UnknownFamily."""
+    """Options of `extract`. Raises BadBatch, UnknownFamily, TooManyThreads."""
     return ExtractOptions(
         model=model,
         device=device,
@@ -107,7 +140,7 @@ def extract_options(
         prompt=prompt,
         tokens=tokens,
         families=parse_families(families),
-        threads=threads,
+        threads=checked_threads(threads),
         seed=seed,
         copy_weights=copy_weights,
     )
@@ -123,13 +156,13 @@ def search_options(
     resume: bool,
     include_sick: bool = False,
 ) -> SearchOptions:
-    """Options of `optimize`. Raises BadBudget, UnknownFamily."""
+    """Options of `optimize`. Raises BadBudget, UnknownFamily, TooManyThreads."""
     return SearchOptions(
         policy=policy,
         budget=Budget.parse(budget),
         families=parse_families(families),
         seed=seed,
-        threads=threads,
+        threads=checked_threads(threads),
         resume=resume,
         include_sick=include_sick,
     )
@@ -203,7 +236,7 @@ def judge_options(
     ncu: bool,
     limit: float,
 ) -> tuple[JudgeSettings, Language | None]:
-    """A judge's settings and the candidate's language. Raises BadJudgeOption, NeedsDevice."""
+    """A judge's settings and the candidate's language. Raises BadJudgeOption, NeedsDevice, BadLimit, TooManyThreads."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise BadJudgeOption(option="device", text=device, known="cpu, cuda, cuda:0")
     for option, wanted in (("sanitize", sanitize), ("ncu", ncu)):
@@ -216,11 +249,11 @@ def judge_options(
     settings = JudgeSettings(
         profile=Profile(tolerance),
         device=device,
-        threads=threads,
+        threads=checked_threads(threads),
         timing=timing,
         profiling=profile,
         sanitize=sanitize,
         ncu=ncu,
-        run_limit_s=limit,
+        run_limit_s=checked_limit(limit),
     )
     return settings, Language(language) if language else None

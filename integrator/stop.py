@@ -1,4 +1,4 @@
-"""Ctrl-C and a polite kill, as one orderly way to end a run."""
+"""Ctrl-C, a polite kill and a closed terminal, as one orderly way to end a run."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-INTERRUPTED, TERMINATED = 130, 143  # exit statuses, as shells report these signals
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = 130  # exit statuses, as shells report signals: 128 and the signal's number
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Turns SIGINT and SIGTERM into KeyboardInterrupt while its block runs, and remembers that one came.
+    """Turns SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt while its block runs, and remembers that one came.
 
     Raised inside a library's callback, an exception can be swallowed there; long stages therefore call :meth:`check`
-    at every step. SIGTERM raises too, so that workers are reaped and files are whole.
+    at every step. All of them raise, so that workers are reaped, files are whole and temporary folders go.
+    A SIGHUP that is ignored when the block begins (``nohup``) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -24,7 +25,7 @@ class Stop:
     @property
     def status(self) -> int:
         """The exit status to end with."""
-        return TERMINATED if self._number == signal.SIGTERM else INTERRUPTED
+        return INTERRUPTED if self._number is None else 128 + self._number
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal has come."""
@@ -37,7 +38,10 @@ class Stop:
             signal.signal(number, signal.SIG_IGN)
 
     def __enter__(self) -> Self:
-        self._previous = [signal.signal(number, self._receive) for number in _SIGNALS]
+        self._previous = [signal.getsignal(number) for number in _SIGNALS]
+        for number, previous in zip(_SIGNALS, self._previous, strict=True):
+            if number != signal.SIGHUP or previous != signal.SIG_IGN:
+                signal.signal(number, self._receive)
         return self
 
     def __exit__(

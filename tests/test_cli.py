@@ -91,6 +91,13 @@ def assert_one_sentence(err, *fragments):
         (["judge", "a", "b", "--sanitize"], ["--sanitize", "--device cuda"]),
         (["judge", "a", "b", "--language", "rust"], ["'rust'", "triton"]),
         (["judge", "a", "b", "--tolerance", "lax"], ["'lax'", "paper"]),
+        (["judge", "a", "b", "--limit", "inf"], ["--limit inf", "1 to 3600"]),
+        (["judge", "a", "b", "--limit", "nan"], ["--limit nan", "1 to 3600"]),
+        (["judge", "a", "b", "--limit", "1e300"], ["--limit", "1 to 3600"]),
+        (["judge", "a", "b", "--threads", "100000"], ["--threads 100000", "cores"]),
+        (["extract", "preset:qwen3-tiny", "--threads", "100000"], ["--threads 100000", "cores"]),
+        (["optimize", "somewhere", "--threads", "100000"], ["--threads 100000", "cores"]),
+        (["optimize-and-patch", "preset:qwen3-tiny", "--threads", "100000"], ["--threads 100000", "cores"]),
     ],
 )
 def test_usage_errors_exit_with_2(call, words, fragments):
@@ -309,7 +316,9 @@ def test_output_into_a_closed_pipe():
     assert b"Exception ignored" not in err
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_interrupts_are_one_sentence(capsys, monkeypatch, number, status):
     def stop(*_, **__):
         os.kill(os.getpid(), number)
@@ -319,6 +328,14 @@ def test_interrupts_are_one_sentence(capsys, monkeypatch, number, status):
     assert kernelgraft.main(["optimize", "a run"]) == status
     assert_one_sentence(capsys.readouterr().err, "stopped", "kernelgraft optimize 'a run'")
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_an_interrupted_judge_promises_nothing(capsys, monkeypatch):
+    monkeypatch.setattr(kernelgraft, "app", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
+    assert kernelgraft.main(["judge", "a task", "k.cpp"]) == 130
+    err = capsys.readouterr().err
+    assert_one_sentence(err, "without an answer", "kernelgraft judge 'a task' k.cpp")
+    assert "kept" not in err
 
 
 def test_doctor_as_json(call):

@@ -13,12 +13,13 @@ it is opened for the first candidate that needs it. Every candidate gets a fresh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Protocol, runtime_checkable
 
 from extractor.errors import KernelgraftError
-from extractor.task import Task
+from extractor.models import NoDevice
+from extractor.task import TASK_SIDECAR, CorruptTask, Task
 from optimizer.candidate import Candidate, Language
 from optimizer.judge.course import Course
 from optimizer.judge.numeric_state import written_down
@@ -70,6 +71,7 @@ class Judge:
     Raises (on entering):
         UnknownWorkload: ``settings.timed_workloads`` names one the task does not have.
         NotEnoughMemory: the task's tensors and their copies do not fit.
+        CorruptTask: its reference does not run on what its sidecar describes.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class Judge:
         for name in self.settings.timed_workloads:
             if name not in known:
                 raise UnknownWorkload(task=self.task.id, workload=name, known=", ".join(known))
-        with written_down(self.settings.threads):
+        with written_down(self.settings.threads), _trusting(self.task):
             self._subjects = Subjects(self.task, self.settings, machine_facts())
         self._stack.callback(self._subjects.close)
         return self
@@ -157,6 +159,19 @@ class Judge:
         return self._stack.enter_context(DeviceBench(self.subjects, self.settings, self._pool))
 
 
+def require_device(device: str) -> None:
+    """Raises NoDevice if torch has no such device here."""
+    if device == "cpu":
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise NoDevice(device=device, problem="PyTorch sees no CUDA device here")
+    index = device.partition(":")[2] or "0"
+    if int(index) >= torch.cuda.device_count():
+        raise NoDevice(device=device, problem=f"PyTorch sees {torch.cuda.device_count()} CUDA devices here")
+
+
 def require_judgeable(language: Language, device: str) -> None:
     """Raises UnsupportedLanguage if candidates of ``language`` cannot run on ``device``."""
     if device == "cpu" and language is Language.CUDA:
@@ -166,3 +181,23 @@ def require_judgeable(language: Language, device: str) -> None:
     else:
         return
     raise UnsupportedLanguage(language=language.value, device=device, remedy=remedy)
+
+
+@contextmanager
+def _trusting(task: Task) -> Iterator[None]:
+    """What the task's own code and sidecar raise against each other, as CorruptTask.
+
+    Any of these errors can come up: the reference is a program, and its sidecar a file that anyone can edit.
+    """
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (
+        ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
+    ) as error:  # fmt: skip
+        first = next(iter(str(error).splitlines()), "")
+        problem = f"its program does not run on what {TASK_SIDECAR} says ({type(error).__name__}: {first})"
+        raise CorruptTask(path=task.folder, problem=problem) from error

@@ -18,7 +18,7 @@ from extractor.kernelbench import import_kernelbench
 from extractor.progress import Progress, SilentProgress
 from optimizer.candidate import Language
 from optimizer.judge.corpus import Case, Kind, corpus_folder, load_corpus, task_file
-from optimizer.judge.judge import Judge, UnsupportedLanguage, require_judgeable
+from optimizer.judge.judge import Judge, UnsupportedLanguage, require_device, require_judgeable
 from optimizer.judge.leftovers import watched
 from optimizer.judge.python.spawn import WarmPool
 from optimizer.judge.settings import JudgeSettings
@@ -108,12 +108,14 @@ def run(
         repeat: judge everything so many times.
 
     Raises:
+        NoDevice: there is no such device here.
         BrokenCase, NoCorpus: the corpus is damaged or missing.
         NotKernelBench, NotEnoughMemory, NoCompiler: a task cannot be opened here.
     """
     started = time.monotonic()
     settings = replace(settings or JudgeSettings(), device=device)
     progress = progress or SilentProgress()
+    require_device(device)
     folder = corpus_folder()
     cases, skipped = _judgeable(load_corpus(folder), device, filter)
     tally = _Tally()

@@ -6,6 +6,8 @@ which becomes a task folder for the time of judging. The reference is trusted; t
 
 from __future__ import annotations
 
+import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +19,8 @@ from extractor.errors import KernelgraftError
 from extractor.plain_text import one_line
 from extractor.task import TASK_SIDECAR, Task
 from optimizer.candidate import Candidate, Language
-from optimizer.judge.judge import Judge
+from optimizer.judge.judge import Judge, require_device
+from optimizer.judge.screens import MAX_SOURCE_BYTES
 from optimizer.judge.settings import JudgeSettings
 from optimizer.judge.verdict import Verdict
 
@@ -61,7 +64,7 @@ def open_task(path: Path, device: str = "cpu") -> Iterator[Task]:
     """
     if path.is_dir() or path.name == TASK_SIDECAR:
         folder = path if path.is_dir() else path.parent
-        if not (folder / TASK_SIDECAR).exists():
+        if not (folder / TASK_SIDECAR).is_file():
             raise NoSuchTask(path=path)
         yield Task.load(folder)
         return
@@ -77,10 +80,10 @@ def read_candidate(path: Path, language: Language | None = None) -> Candidate:
     """The candidate in a file; its language is told by suffix and content unless given.
 
     Raises:
-        UnreadableCandidate: no such file, not text, or of no known language.
+        UnreadableCandidate: no such file, no regular file, too large, not text, or of no known language.
     """
     try:
-        source = path.read_text(encoding="utf-8")
+        source = _read_at_most(path, MAX_SOURCE_BYTES).decode("utf-8")
     except OSError as error:
         raise UnreadableCandidate(path=path, problem=error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
@@ -93,6 +96,7 @@ def read_candidate(path: Path, language: Language | None = None) -> Candidate:
 def judge_file(task: Path, candidate: Path, settings: JudgeSettings, language: Language | None) -> JudgedFile:
     """One verdict. Raises what :func:`open_task`, :func:`read_candidate` and :class:`Judge` raise."""
     read = read_candidate(candidate, language)
+    require_device(settings.device)
     with open_task(task, settings.device) as opened, Judge(opened, settings) as judge:
         verdict = judge.evaluate(read)
         return JudgedFile(
@@ -104,6 +108,22 @@ def judge_file(task: Path, candidate: Path, settings: JudgeSettings, language: L
             health=tuple(one_line(flag) for flag in opened.spec.health.flags),
             verdict=verdict,
         )
+
+
+def _read_at_most(path: Path, size: int) -> bytes:
+    """A regular file's bytes, of which there may be ``size``: a pipe could block, a device never end.
+
+    Raises:
+        OSError, UnreadableCandidate: it cannot be opened, is no regular file, or is larger.
+    """
+    # Without O_NONBLOCK, opening a pipe that nobody writes to waits for ever.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UnreadableCandidate(path=path, problem="is no regular file")
+        data = file.read(size + 1)
+    if len(data) > size:
+        raise UnreadableCandidate(path=path, problem=f"is over {size >> 10} KiB, too large for a candidate")
+    return data
 
 
 def _language(path: Path, source: str) -> Language:

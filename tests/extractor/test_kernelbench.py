@@ -145,6 +145,7 @@ def test_importing_again_replaces_the_folder(tmp_path: Path) -> None:
         (small(inputs="return torch.randn(4)"), "get_inputs() returns Tensor instead of a list"),
         (small(inputs="return [{'x': 1}]"), "get_inputs()[0] is of type dict; tensors, and numbers"),
         (small(inputs="return [2]"), "get_inputs() returns no tensor"),
+        (small(inputs="return [torch.rand(1).expand(1 << 25, 1 << 25)]"), "returns tensors of 4194304 GiB"),
         (small(inputs="return [torch.randn(4).to_sparse()]"), "layout torch.sparse_coo"),
         (small(inputs="return [torch.randn(4) + 1j]"), "dtype complex64"),
         (small(inputs="return [torch.randn(int(torch.randint(1, 99, ())))]"), "returns other shapes"),

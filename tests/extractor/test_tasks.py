@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -233,6 +234,50 @@ def test_another_schema_version_is_refused(a_task: Path) -> None:
     data = json.loads(sidecar.read_text(encoding="utf-8"))
     sidecar.write_text(json.dumps(data | {"schema_version": 99}), encoding="utf-8")
     with pytest.raises(CorruptTask, match="schema version 99"):
+        Task.load(a_task)
+
+
+def _edited(folder: Path, path: str, value: object) -> None:
+    """One value of ``task.json``, by its dotted path, replaced."""
+    sidecar = folder / "task.json"
+    document = json.loads(sidecar.read_text())
+    *home, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    inner = document
+    for part in home:
+        inner = inner[part]
+    inner[last] = value
+    sidecar.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("workloads.0.inputs.0.stride.0", -1, "workloads.0.inputs.0.stride.0"),
+        ("workloads.0.inputs.0.stride.0", 10**30, "workloads.0.inputs.0.stride.0"),
+        ("workloads.0.inputs.0.shape.0", -1, "workloads.0.inputs.0.shape.0"),
+        ("workloads.0.inputs.0.shape", [1 << 40, 1 << 40, 1], "reaches over more than"),
+        ("workloads.0.inputs.0.shape", [], "0 sizes and 3 strides"),
+        ("workloads.0.outputs.0.stride", [], "sizes and 0 strides"),
+        ("workloads.0.inputs.0.storage_offset", -8, "storage_offset"),
+        ("workloads.0.inputs.0.dtype", "../../etc", "unknown dtype '../../etc'"),
+        ("workloads.0.outputs.0.dtype", "", "unknown dtype ''"),
+        ("workloads.0.calls", -1, "workloads.0.calls"),
+        ("workloads.0.rows", 10**30, "workloads.0.rows"),
+        ("workloads", [], "workloads"),
+    ],
+)
+def test_a_sidecar_that_describes_no_tensor_is_refused(
+    a_task: Path, path: str, value: object, sentence: str
+) -> None:
+    _edited(a_task, path, value)
+    with pytest.raises(CorruptTask, match=re.escape(sentence)):
+        Task.load(a_task)
+
+
+def test_workloads_of_one_name_are_refused(a_task: Path) -> None:
+    workloads = json.loads((a_task / "task.json").read_text())["workloads"]
+    _edited(a_task, "workloads", [workloads[0], workloads[0]])
+    with pytest.raises(CorruptTask, match="two workloads have the same id"):
         Task.load(a_task)
 
 

@@ -11,7 +11,9 @@ from integrator.report.terminal import Attentive
 from integrator.stop import Stop
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_swallowed_signal_is_raised_again_at_the_next_step(number, status):
     before = signal.getsignal(number)
     done = 0
@@ -27,6 +29,17 @@ def test_a_swallowed_signal_is_raised_again_at_the_next_step(number, status):
         assert done == 1
         assert stop.status == status
     assert signal.getsignal(number) == before
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
+    try:
+        with Stop() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            stop.check()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_without_a_signal_nothing_is_raised():

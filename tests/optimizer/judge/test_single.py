@@ -1,12 +1,26 @@
 """One file on one task: what ``kernelgraft judge`` accepts, and what it says of what it does not."""
 
+import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from extractor.models import NoDevice
+from extractor.task import CorruptTask
 from optimizer.candidate import Language
 from optimizer.judge.judge import JudgeSettings
-from optimizer.judge.single import NoSuchTask, UnreadableCandidate, judge_file, open_task, read_candidate
+from optimizer.judge.single import (
+    JudgedFile,
+    NoSuchTask,
+    UnreadableCandidate,
+    judge_file,
+    open_task,
+    read_candidate,
+)
+from optimizer.judge.subjects import NotEnoughMemory
 from optimizer.judge.verdict import Outcome
 from tests.optimizer.fixtures import kernels, tasks
 
@@ -47,6 +61,72 @@ def test_an_unreadable_candidate_is_one_sentence(
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UnreadableCandidate, match=problem):
         read_candidate(tmp_path / name)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_only_a_regular_file_is_a_candidate(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "kernel.cpp")
+    with pytest.raises(UnreadableCandidate, match=r"no regular file|Is a directory"):
+        read_candidate(tmp_path / "kernel.cpp")
+
+
+def test_a_device_that_never_ends_is_not_read() -> None:
+    with pytest.raises(UnreadableCandidate, match="no regular file"):
+        read_candidate(Path("/dev/zero"), Language.CPP)
+
+
+def test_a_file_larger_than_memory_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "kernel.cpp").open("wb") as file:
+        file.truncate(1 << 40)  # all hole
+    with pytest.raises(UnreadableCandidate, match="is over 256 KiB"):
+        read_candidate(tmp_path / "kernel.cpp")
+
+
+def test_a_path_of_any_bytes_can_be_told_in_json(tmp_path: Path, quick: JudgeSettings) -> None:
+    task = tasks.silu_gate(tmp_path / "task")
+    path = tmp_path / os.fsdecode(b"k\xff\x1b.cpp")
+    path.write_text("int x;")
+    judged = judge_file(task.folder, path, quick, None)
+    assert JudgedFile.model_validate_json(judged.model_dump_json()) == judged
+    assert judged.candidate.endswith(r"k\udcff\x1b.cpp")
+
+
+def test_a_device_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    task = tasks.silu_gate(tmp_path / "task")
+    (tmp_path / "kernel.py").write_text("import triton")
+    with pytest.raises(NoDevice, match="no CUDA device"):
+        judge_file(task.folder, tmp_path / "kernel.py", JudgeSettings(device="cuda"), None)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("workloads", 0, "inputs"), []),
+        (("workloads", 0, "inputs", 0, "shape"), [3, 1, 5]),
+        (("workloads", 0, "inputs", 0, "dtype"), "complex64"),
+        (("workloads", 0, "inputs", 0, "stride"), [128, 128, 1 << 38]),
+        (("weights", 0, "attribute"), "\0"),
+        (("weights", 0, "shape"), [7, 7]),
+        (("weights", 0, "shape"), [1 << 46, 1 << 46]),
+        (("weights", 0, "dtype"), "float"),
+    ],
+)
+def test_a_sidecar_that_contradicts_its_program_is_one_sentence(
+    tmp_path: Path, quick: JudgeSettings, path: tuple[str | int, ...], value: object
+) -> None:
+    task = tasks.linear(tmp_path / "task")
+    sidecar = task.folder / "task.json"
+    document = json.loads(sidecar.read_text())
+    inner = document
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = value
+    sidecar.write_text(json.dumps(document))
+    (tmp_path / "kernel.cpp").write_text(kernels.silu())
+    with pytest.raises((CorruptTask, NotEnoughMemory)) as caught:
+        judge_file(task.folder, tmp_path / "kernel.cpp", quick, None)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty", "notes.txt"])
