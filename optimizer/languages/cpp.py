@@ -94,7 +94,7 @@ class CppBuilder:
         key = self._key("library", source, *flags)
         target = self._cache.path("build", f"{key}.so")
         start = time.perf_counter()
-        if target.exists():
+        if self._cache.holds_library(target):
             return BuiltLibrary(path=target, seconds=0.0, cached=True)
         prelude = self._precompiled_prelude
         with self._cache.scratch() as folder:
@@ -103,7 +103,7 @@ class CppBuilder:
             command = [self._compiler.path, *FLAGS, *flags, *_DIAGNOSTICS, *_LINK, "-I", str(prelude.parent)]
             command += [*include, "-o", "out.so", _SOURCE]
             self._run(command, folder, readable=(str(prelude.parent),))
-            self._cache.publish(folder / "out.so", target)
+            self._cache.publish_library(folder / "out.so", target)
         return BuiltLibrary(path=target, seconds=time.perf_counter() - start, cached=False)
 
     @property
@@ -115,7 +115,7 @@ class CppBuilder:
         """Path of the prelude beside its precompiled form; built on first use, about 1 s."""
         key = self._key("prelude", "")
         home = self._cache.path("pch", key)
-        if not home.exists():
+        if not self._cache.holds_folder(home):
             with self._cache.scratch() as folder:
                 inside = folder / "prelude"
                 inside.mkdir()
@@ -124,7 +124,7 @@ class CppBuilder:
                 command = [self._compiler.path, *FLAGS, *_DIAGNOSTICS, "-x", "c++-header", PRELUDE.name]
                 command += ["-w", "-o", f"{PRELUDE.name}.{suffix}"]
                 self._run(command, inside, readable=())
-                self._cache.publish(inside, home)
+                self._cache.publish_folder(inside, home)
         return home / PRELUDE.name
 
     def _key(self, kind: str, *parts: str) -> str:

@@ -2,10 +2,12 @@
 
 An artefact is built in a private folder and moved into place by one atomic rename; two builders of the same
 thing both work, and either result is the same. A killed build leaves only its private folder, which the next
-process sweeps away once it is old.
+process sweeps away once it is old. What a crash of the machine or a full disk left damaged is recognised and built
+anew: it would else fail for ever.
 """
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
@@ -18,6 +20,8 @@ from extractor.errors import KernelgraftError
 
 _SCRATCH_PREFIX = "building-"
 _SCRATCH_AGE_S = 3600.0
+_SIZES = "sizes"  # of a folder's files, one a line
+_DIGEST_BYTES = hashlib.sha256().digest_size
 MAX_ARTEFACTS = 4096  # of about 30 KiB each; the least recently built go first
 
 
@@ -69,6 +73,54 @@ class BuildCache:
             if not target.exists():
                 raise BuildCacheUnusable(path=target, why=error.strerror or error) from error
 
+    def publish_library(self, built: Path, target: Path) -> None:
+        """:meth:`publish` of a shared library with its digest behind it, where no loader looks."""
+        with built.open("r+b") as file:
+            digest = hashlib.sha256(file.read()).digest()
+            file.write(digest)
+        self.publish(built, target)
+
+    def holds_library(self, target: Path) -> bool:
+        """Whether a published library is there, byte for byte; a damaged one is removed."""
+        try:
+            content = target.read_bytes()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise BuildCacheUnusable(path=target, why=error.strerror or error) from error
+        if hashlib.sha256(content[:-_DIGEST_BYTES]).digest() == content[-_DIGEST_BYTES:]:
+            return True
+        self._remove(target)
+        return False
+
+    def publish_folder(self, built: Path, target: Path) -> None:
+        """:meth:`publish` of a folder of files with their sizes beside them."""
+        (built / _SIZES).write_text(_sizes(built), encoding="utf-8")
+        self.publish(built, target)
+
+    def holds_folder(self, target: Path) -> bool:
+        """Whether a published folder is there with files of the right sizes; a damaged one is removed.
+
+        Files here are large and read at every start, so their bytes are not summed up.
+        """
+        if not target.exists():
+            return False
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if (target / _SIZES).read_text(encoding="utf-8") == _sizes(target):
+                return True
+        self._remove(target)
+        return False
+
+    def _remove(self, target: Path) -> None:
+        """Another builder may be doing the same, or have put a whole one there: that is built again, no harm."""
+        with self.scratch() as folder:
+            try:
+                os.rename(target, folder / "damaged")
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                raise BuildCacheUnusable(path=target, why=error.strerror or error) from error
+
     def _sweep(self) -> None:
         """Remove abandoned private folders, and the oldest artefacts beyond the cap."""
         now = time.time()
@@ -87,6 +139,11 @@ def default_cache_dir() -> Path:
     """``$XDG_CACHE_HOME/kernelgraft`` or ``~/.cache/kernelgraft``."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "kernelgraft"
+
+
+def _sizes(folder: Path) -> str:
+    files = sorted(file for file in folder.iterdir() if file.name != _SIZES)
+    return "".join(f"{file.stat().st_size} {file.name}\n" for file in files)
 
 
 def _modified(name: str) -> float:

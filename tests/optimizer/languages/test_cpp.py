@@ -1,8 +1,10 @@
 """Building: the cache, concurrent builders, errors a policy can act on, and what a compilation cannot reach."""
 
+import ctypes
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -120,3 +122,35 @@ def test_default_cache_folder(no_xdg: pytest.MonkeyPatch) -> None:
     assert default_cache_dir() == Path.home() / ".cache" / "kernelgraft"
     no_xdg.setenv("XDG_CACHE_HOME", "/elsewhere")
     assert default_cache_dir() == Path("/elsewhere/kernelgraft")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:100] + bytes(4096) + data[4196:],
+        lambda data: data[:-1],
+    ],
+    ids=["empty", "half", "a hole", "a byte short"],
+)
+def test_a_damaged_library_is_built_anew(builder: CppBuilder, damage: Callable[[bytes], bytes]) -> None:
+    candidate = Candidate(Language.CPP, kernels.silu(after="// damaged"))
+    path = builder.build(candidate).path
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    again = builder.build(candidate)
+    assert not again.cached
+    assert again.path.stat().st_size == len(whole)
+    ctypes.CDLL(str(again.path))
+    assert builder.build(candidate).cached
+
+
+def test_a_damaged_prelude_is_built_anew(tmp_path: Path) -> None:
+    _build(CppBuilder(tmp_path), kernels.silu())
+    (compiled,) = [*tmp_path.glob("pch/*/*.gch"), *tmp_path.glob("pch/*/*.pch")]
+    size = compiled.stat().st_size
+    os.truncate(compiled, size // 2)
+    _build(CppBuilder(tmp_path), kernels.silu(after="// with another prelude"))
+    assert compiled.stat().st_size > 0.9 * size
+    assert not list(tmp_path.glob("building-*"))
