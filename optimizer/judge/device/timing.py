@@ -12,6 +12,8 @@ Slots rotate over copies of the weights that together exceed the L2 cache, so we
 in between. Event times, with an explicit flush before each call, are taken once: they are the worker's claim, and
 a claim far below what the replays took is a lie.
 
+One pair of each regime is an audit, on inputs drawn wholly anew (:mod:`optimizer.judge.unseen`).
+
 Every batch's outputs are compared with eager's on the same fresh inputs, and the inputs must be as they were.
 """
 
@@ -36,6 +38,7 @@ from optimizer.judge.python.spawn import PythonWorker
 from optimizer.judge.remote import CandidateFault, Run
 from optimizer.judge.subjects import Subject, Subjects
 from optimizer.judge.timing import HOPELESS, MAX_CYCLES, MIN_CYCLES, quantiles
+from optimizer.judge.unseen import accusation, audit, under_load
 from optimizer.judge.verdict import Outcome, Quantiles
 
 CLOCK = "wall time of batches, device idle before and after, read outside the worker"
@@ -92,6 +95,18 @@ class Reference:
             with self._stage.wall(spent):
                 results = self._stage.replay(self._region, self._calls)
         return spent[0] / len(self._calls), results
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """What one regime of one subject repeats; each side gives microseconds per call over the first ``slots``."""
+
+    index: int
+    subject: Subject
+    pristine: Pristine
+    reference: Callable[[], tuple[float, list[object]]]
+    candidate: Callable[[], float]
+    slots: int
 
 
 @dataclass
@@ -172,15 +187,21 @@ class DeviceTimer:
         """Pairs until they have taken the wanted time; (reference, candidate). A batch is the first ``slots``."""
         inputs = subject.inputs.timing
         assert inputs is not None
+        assert subject.refresher is not None
         pristine = Pristine(self.subjects.inputs.bytes[inputs.base : inputs.end])
+        batches = _Batches(index, subject, pristine, reference, candidate, slots)
         started = time.monotonic()
         mine: list[float] = []
         theirs: list[float] = []
-        sides = (pristine, reference, candidate, slots)
-        self._pair(index, subject, *sides, reference_first=True)  # warm-up, checked but not counted
+        audits: list[tuple[float, float, float]] = []
+        # At a place that the candidate cannot foresee.
+        audited = self.subjects.dice.randrange(1, 2 * MIN_CYCLES) if subject.refresher.recurs else -1
+        self._pair(batches)  # warm-up, checked but not counted
         for cycle in range(MAX_CYCLES):
             for reference_first in (True, False):
-                pair = self._pair(index, subject, *sides, reference_first=reference_first)
+                if len(mine) == audited:
+                    audits.append(self._pair(batches, unseen=True))
+                pair = self._pair(batches, reference_first=reference_first)
                 theirs.append(pair[0])
                 mine.append(pair[1])
             if cycle + 1 < MIN_CYCLES:
@@ -188,33 +209,53 @@ class DeviceTimer:
             slow = statistics.median(theirs) < HOPELESS * statistics.median(mine)
             if slow or time.monotonic() - started > self.checker.settings.timing_seconds / 2:
                 break
+        if audits:
+            self._require_as_fast(batches, theirs, mine, audits)
         return quantiles(theirs), quantiles(mine)
 
-    def _pair(
+    def _require_as_fast(
         self,
-        index: int,
-        subject: Subject,
-        pristine: Pristine,
-        reference: Callable[[], tuple[float, list[object]]],
-        candidate: Callable[[], float],
-        slots: int,
-        *,
-        reference_first: bool,
-    ) -> tuple[float, float]:
-        """One batch of each side on the same fresh inputs: microseconds per call of reference and candidate."""
+        batches: _Batches,
+        theirs: Sequence[float],
+        mine: Sequence[float],
+        audits: list[tuple[float, float, float]],
+    ) -> None:
+        """Raises CandidateFault if it is clearly slower on inputs never seen. ``audits`` are those made already."""
+        usual = statistics.median(theirs)
+
+        def batch() -> tuple[float, float]:
+            reference, candidate, share = audits.pop() if audits else self._pair(batches, unseen=True)
+            return under_load(candidate, reference, usual), share
+
+        slower = audit(mine, batch)
+        if slower > 1.0:
+            raise CandidateFault(Outcome.IMPLAUSIBLE, accusation(batches.subject.id, slower))
+
+    def _pair(
+        self, batches: _Batches, *, reference_first: bool = True, unseen: bool = False
+    ) -> tuple[float, float, float]:
+        """One batch of each side on the same fresh inputs: microseconds per call of reference and candidate, and the
+        share of calls on inputs drawn wholly anew, if that is asked for."""
+        index, subject, slots = batches.index, batches.subject, batches.slots
         assert subject.refresher is not None
-        subject.refresher.refresh(self.subjects.dice)
-        pristine.renew()
-        if reference_first:
-            theirs, expected = reference()
-            mine = self._woken(index, subject, candidate)
+        share = 0.0
+        if unseen:
+            share = subject.refresher.unseen(self.subjects.dice, slots)
         else:
-            mine = self._woken(index, subject, candidate)
-            self._require_intact(subject, pristine)  # or eager would compute on what the candidate left
-            theirs, expected = reference()
+            subject.refresher.refresh(self.subjects.dice)
+        batches.pristine.renew()
+        if reference_first:
+            theirs, expected = batches.reference()
+            mine = self._woken(index, subject, batches.candidate)
+        else:
+            mine = self._woken(index, subject, batches.candidate)
+            self._require_intact(
+                subject, batches.pristine
+            )  # or eager would compute on what the candidate left
+            theirs, expected = batches.reference()
         self._verify(index, subject, expected, slots)
-        self._require_intact(subject, pristine)
-        return theirs, mine
+        self._require_intact(subject, batches.pristine)
+        return theirs, mine, share
 
     def _woken(self, index: int, subject: Subject, candidate: Callable[[], float]) -> float:
         """A batch, the device turned to the worker before, without anything of the candidate: it must not see the

@@ -38,6 +38,27 @@ class ScriptedWorker:
         return json.loads(run.text)
 
 
+class Refresher:
+    """Fresh inputs; counts those drawn wholly anew."""
+
+    recurs = True
+
+    def __init__(self, memory: torch.Tensor) -> None:
+        self._memory = memory
+        self.audits = 0
+        self.audited = False
+
+    def refresh(self, dice: random.Random) -> None:
+        self._memory.fill_(dice.random())
+        self.audited = False
+
+    def unseen(self, dice: random.Random, slots: int) -> float:
+        self.refresh(dice)
+        self.audits += 1
+        self.audited = True
+        return 1.0
+
+
 class NeverWrong:
     def problem(self, got: torch.Tensor, expected: torch.Tensor) -> str:
         return "" if torch.equal(got, expected) else "it differs"
@@ -72,7 +93,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         inputs=side,
         outputs=side,
         allowances=(NeverWrong(),),
-        refresher=SimpleNamespace(refresh=lambda dice: memory.fill_(dice.random())),
+        refresher=Refresher(memory),
     )
     subjects = SimpleNamespace(
         copies=1,
@@ -160,6 +181,21 @@ def test_nothing_of_the_candidate_runs_between_fresh_inputs_and_the_clock(parts:
     for position, action in enumerate(commands):
         if action == wire.RUN:
             assert commands[position - 1] == wire.WAKE
+
+
+def test_every_regime_is_audited_and_what_is_slower_on_unseen_inputs_is_a_lookup(parts: SimpleNamespace):
+    refresher = parts.subject.refresher
+    parts.timer(ScriptedWorker(5.0, 5.0, parts.right)).time(0, parts.subject)
+    assert refresher.audits == 2
+
+    class LooksUp(ScriptedWorker):
+        def command(self, action: int, *rest: Any, **named: Any) -> Run:
+            self.wall_us = 50.0 if refresher.audited else 5.0
+            return super().command(action, *rest, **named)
+
+    with pytest.raises(CandidateFault, match=r"10\.0 times slower on inputs it has never seen") as caught:
+        parts.timer(LooksUp(5.0, 5.0, parts.right)).time(0, parts.subject)
+    assert caught.value.outcome is Outcome.IMPLAUSIBLE
 
 
 def test_what_cannot_be_captured_wins_nothing(parts: SimpleNamespace):
