@@ -31,10 +31,12 @@ def carried(tree: ast.Module, origins: Origins, kernels: frozenset[str]) -> Iter
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name)
     }
+    quiet = _set_up_only(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name not in kernels and node.name not in _SET_UP:
             yield from _marks(node)
-            yield from _counts(node)
+            if node.name not in quiet:
+                yield from _counts(node)
             yield from _value_tests(node, origins, globals_)
             yield from _memoised(node, origins, kernels)
             if node.name == "forward":
@@ -43,6 +45,42 @@ def carried(tree: ast.Module, origins: Origins, kernels: frozenset[str]) -> Iter
             isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("id", "hash")
         ):
             yield Refusal(_RULE, node.lineno, f"`{node.func.id}` tells calls apart; {_INSTEAD}")
+
+
+def _set_up_only(tree: ast.Module) -> frozenset[str]:
+    """Functions that only ``__init__`` and ``prepare`` call, or functions of this kind: no call of forward is seen.
+
+    Every mention of their name, whatever object it is looked up on, must be such a call.
+    """
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    found = {node.name for node in functions if not node.name.startswith("_call") and not _is_hook(node.name)}
+    called: dict[str, set[str]] = {}  # by name, the functions that call it
+    inside: dict[int, str] = {}  # by id of a node, the innermost function it is in
+    for function in functions:  # outer ones come first
+        inside |= {id(node): function.name for part in function.body for node in ast.walk(part)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda | ast.GeneratorExp):  # made here, run who knows where
+            for later in ast.walk(node):
+                inside.pop(id(later), None)
+    callees = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name) | ast.Name(id=name) if name in found:
+                if id(node) in callees and id(node) in inside:
+                    called.setdefault(name, set()).add(inside[id(node)])
+                else:
+                    found.discard(name)
+            case ast.Constant(value=str(name)):
+                found.discard(name)
+    found &= set(called)
+    while loud := {name for name in found if not called[name] <= found | _SET_UP}:
+        found -= loud
+    return frozenset(found)
+
+
+def _is_hook(name: str) -> bool:
+    """Names that torch calls by itself."""
+    return name in ("forward", "extra_repr", "train", "apply", "to") or (name[:2] == "__" == name[-2:])
 
 
 def _marks(function: ast.FunctionDef) -> Iterator[Refusal]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from optimizer.judge.screens.pasting import pasted_name
 from optimizer.judge.screens.refusal import Refusal, unreadable
 from optimizer.judge.screens.tokens import (
     Ban,
@@ -19,7 +20,10 @@ from optimizer.judge.screens.tokens import (
 ALLOWED_HEADERS = names(
     "kg.h algorithm array bit cassert cfloat climits cmath cstddef cstdint cstdlib cstring functional initializer_list "
     "limits memory new numeric tuple type_traits utility vector immintrin.h omp.h stddef.h stdint.h string.h math.h "
-    "stdlib.h float.h limits.h assert.h arm_neon.h arm_sve.h x86intrin.h xmmintrin.h emmintrin.h"
+    "stdlib.h float.h limits.h assert.h arm_neon.h arm_sve.h x86intrin.h xmmintrin.h emmintrin.h pmmintrin.h "
+    "tmmintrin.h smmintrin.h nmmintrin.h wmmintrin.h span iterator numbers ranges concepts optional variant complex "
+    "stdexcept exception string string_view map set unordered_map unordered_set deque bitset ratio valarray inttypes.h "
+    "cinttypes experimental/simd"
 )
 
 BANS = (
@@ -46,7 +50,7 @@ BANS = (
             "putchar cout cerr clog perror getenv setenv environ openat mkstemp"
         ),
         "return KG_UNSUPPORTED for what the kernel does not serve; nothing is read or printed",
-        called_only=names("puts connect"),
+        called_only=names("puts connect socket"),
     ),
     Ban(
         "no threads but OpenMP's",
@@ -95,6 +99,7 @@ def screen_cpp(source: str) -> Refusal | None:
     return (
         _headers(tokens)
         or banned_name(tokens, BANS)
+        or pasted_name(tokens, BANS)
         or hooked_attribute(tokens, "kg_forward and kg_pack")
         or _entry_point(tokens)
     )

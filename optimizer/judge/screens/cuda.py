@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from optimizer.judge.screens import cpp
+from optimizer.judge.screens.pasting import pasted_name
 from optimizer.judge.screens.refusal import Refusal
 from optimizer.judge.screens.tokens import (
     Ban,
@@ -108,7 +109,12 @@ BANS = (
     ),
     Ban(
         "no patching",
-        names("TORCH_LIBRARY_IMPL"),
+        names(
+            "TORCH_LIBRARY TORCH_LIBRARY_IMPL TORCH_LIBRARY_FRAGMENT TORCH_LIBRARY_THREAD_UNSAFE_LAZY_INIT "
+            "TORCH_LIBRARY_FRAGMENT_THREAD_UNSAFE_LAZY_INIT TORCH_LIBRARY_IMPL_THREAD_UNSAFE_LAZY_INIT "
+            "Library RegisterOperators registerImpl registerDef registerLibrary registerFallback "
+            "RecordFunctionCallback addGlobalCallback addThreadLocalCallback setAllocator changeCurrentAllocator"
+        ),
         "leave torch's operators as they are",
     ),
 )
@@ -121,6 +127,7 @@ def screen_cuda(source: str) -> Refusal | None:
     return (
         _headers(tokens)
         or banned_name(tokens, BANS)
+        or pasted_name(tokens, BANS)
         or _assembly(tokens)
         or _kept_answers(tokens)
         or hooked_attribute(tokens, "the functions that forward calls")

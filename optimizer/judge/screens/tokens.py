@@ -108,32 +108,80 @@ def literal_header(name: str) -> str:
 
 def banned_name(tokens: Sequence[Token], bans: Sequence[Ban]) -> Refusal | None:
     """The first name that a ban covers."""
+    texts = [token.text for token in tokens]
+    own = {name for name in OWN if _defines(texts, name)}
     for i, token in enumerate(tokens):
         if token.kind != "name":
             continue
-        following = tokens[i + 1].text if i + 1 < len(tokens) else ""
-        previous = tokens[i - 1].text if i else ""
         for ban in bans:
             if token.text not in ban.names:
                 continue
-            if token.text in ban.called_only and not (following == "(" or previous == ":"):
+            if token.text in ban.called_only and (token.text in own or not _is_used(texts, i)):
                 continue
             return Refusal(ban.rule, token.line, f"`{token.text}` is not accepted; {ban.instead}")
     return None
 
 
-_ATTRIBUTES = names(
-    "constructor destructor ifunc section alias weakref cleanup init_priority __constructor__ __destructor__ __ifunc__"
+# Names that no accepted header declares: a file that defines such a function means its own.
+OWN = names("connect socket")
+
+
+def _is_used(texts: Sequence[str], i: int) -> bool:
+    """Whether the name at ``i`` is called, as ``f(`` or ``(f)(``, or follows ``::``; not as a method of an object."""
+    before, after = texts[max(0, i - 2) : i], texts[i + 1 : i + 3]
+    if before[-1:] == ["."] or before == ["-", ">"]:
+        return False
+    return before[-1:] == [":"] or after[:1] == ["("] or (before[-1:] == ["("] and after == [")", "("])
+
+
+def _defines(texts: Sequence[str], name: str) -> bool:
+    """Whether a function of that name has a body here."""
+    for i, text in enumerate(texts):
+        if text != name or texts[i + 1 : i + 2] != ["("]:
+            continue
+        depth = 0
+        for end in range(i + 1, min(i + 200, len(texts))):
+            depth += (texts[end] == "(") - (texts[end] == ")")
+            if not depth:
+                rest = [t for t in texts[end + 1 : end + 4] if t not in ("const", "noexcept", "override")]
+                if rest[:1] == ["{"]:
+                    return True
+                break
+    return False
+
+
+HOOKS = names(
+    "constructor destructor ifunc section alias weakref cleanup init_priority __constructor__ __destructor__ __ifunc__ "
+    "__section__ __alias__ __weakref__ __cleanup__ __init_priority__"
+)
+_HIDDEN_HOOKS = names(
+    "constructor destructor ifunc init_priority __constructor__ __destructor__ __ifunc__ __init_priority__"
 )
 
 
 def hooked_attribute(tokens: Sequence[Token], entry: str) -> Refusal | None:
     """Attributes that make code run, or replace code, outside the entry points named in ``entry``."""
     for i, token in enumerate(tokens):
-        if token.text not in _ATTRIBUTES:
+        if token.text in ("__attribute__", "__attribute"):
+            inner = _enclosed(tokens, i + 1, "(", ")")
+        elif token.text == "[" and [t.text for t in tokens[i + 1 : i + 2]] == ["["]:
+            inner = _enclosed(tokens, i, "[", "]")
+        elif token.text == "define":  # the attribute's name may be hidden behind a macro
+            inner = [t for t in tokens[i : i + 200] if t.line == token.line and t.text in _HIDDEN_HOOKS]
+        else:
             continue
-        before = [t.text for t in tokens[max(0, i - 12) : i]]
-        if "__attribute__" in before or "__attribute" in before or "gnu" in before:
-            detail = f"attribute `{token.text}` is not accepted; all work belongs in {entry}"
-            return Refusal("no code outside the entry points", token.line, detail)
+        for name in inner:
+            if name.text in HOOKS:
+                detail = f"attribute `{name.text}` is not accepted; all work belongs in {entry}"
+                return Refusal("no code outside the entry points", name.line, detail)
     return None
+
+
+def _enclosed(tokens: Sequence[Token], start: int, opening: str, closing: str) -> Sequence[Token]:
+    """The tokens from a bracket at ``start`` to the one that closes it; none if there is no bracket there."""
+    depth = 0
+    for end in range(start, min(start + 400, len(tokens))):
+        depth += (tokens[end].text == opening) - (tokens[end].text == closing)
+        if not depth:
+            return tokens[start:end]
+    return tokens[start : start + 400]

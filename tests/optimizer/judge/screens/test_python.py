@@ -27,6 +27,16 @@ class ModelNew(torch.nn.Module):
         return out
 """
 
+COUNTER = """
+class Counts:
+    def __init__(self):
+        {}
+    def _count(self):
+        self.count += 1
+    def forward(self):
+        {}
+"""
+
 
 def refuse(extra: str, *, language: Language = Language.TRITON) -> tuple[str, int]:
     refusal = screen(Candidate(language, f"# candidate\n{textwrap.dedent(extra)}\n{HONEST}"))
@@ -103,6 +113,11 @@ def refuse(extra: str, *, language: Language = Language.TRITON) -> tuple[str, in
         ("import torch\ndef f(self, x):\n    return torch.equal(x, self.last)", "no caching between calls", 4),
         ("def f(self):\n    self.calls += 1", "no caching between calls", 3),
         ("n = 0\ndef f():\n    global n\n    n += 1", "no caching between calls", 5),
+        (COUNTER.format("self._count()", "self._count()"), "no caching between calls", 7),
+        (COUNTER.format("self._count()", "f = self._count"), "no caching between calls", 7),
+        (COUNTER.format("self.f = lambda: self._count()", "self.f()"), "no caching between calls", 7),
+        (COUNTER.format("self._count()", "getattr(self, '_count')()"), "no caching between calls", 7),
+        (COUNTER.format("pass", "pass"), "no caching between calls", 7),
         ("class A:\n    def forward(self, x):\n        k(x, self.out)\n        return self.out",
          "no caching between calls", 5),
         ("class A:\n    def forward(self, x):\n        C[x.shape] = x + 1\n        return C[x.shape].clone()\nC = {}",
@@ -133,6 +148,8 @@ def test_rule(text: str, rule: str, line: int) -> None:
         "if __name__ == '__main__':\n    import time\n    print(time.time())",
         "def f(x):\n    try:\n        return x\n    finally:\n        pass",
         "def f(x):\n    return x.data_ptr() % 16 == 0",
+        COUNTER.format("self._count()", "pass"),
+        COUNTER.format("self._more()", "pass") + "    def _more(self):\n        self._count()\n",
         "import torch\ndef f(xs):\n    ptrs = [x.data_ptr() for x in xs]\n    return torch.tensor(ptrs)",
         "import torch\nsms = torch.cuda.get_device_properties(0).multi_processor_count",
         "import triton\np = triton.runtime.driver.active.utils.get_device_properties(0)",
