@@ -44,7 +44,10 @@ def seeded(seed: int) -> Iterator[None]:
     python_state = random.getstate()
     numpy_state = numpy.random.get_state() if numpy is not None else None
     with torch.random.fork_rng(devices=[]), contextlib.ExitStack() as silenced:
-        torch.manual_seed(seed)
+        if torch.cuda.is_available():
+            torch.manual_seed(seed)
+        else:  # the same, without writing down for devices that may come later who asked: four times as fast
+            torch.default_generator.manual_seed(seed)
         random.seed(seed)
         if numpy is not None:
             numpy.random.seed(seed % _NUMPY_SEEDS)

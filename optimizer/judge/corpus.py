@@ -7,6 +7,7 @@ A case is one source file that starts with a comment of ``key: value`` lines (``
     // expect: wrong,crashed           the outcomes that are right, any one of them
     // reason: never written           a pattern the verdict's reason must hold; every cheat has one
     // screen: off                     optional: skip the screen, so that what stands behind it is tested
+    // at_most: 1.5                    optional: or correct, with at most this speedup: then cheating gains little
     // profile: paper                  optional: the numerical rule, strict unless it says so
     // devices: cpu                    optional: where the answer holds; C++ cpu, Triton cpu,cuda, CUDA cuda
     // why: one line on what it tries
@@ -32,7 +33,7 @@ from optimizer.judge.verdict import Outcome, Verdict
 _DEVICES = {Language.CPP: "cpu", Language.TRITON: "cpu,cuda", Language.CUDA: "cuda"}
 _SUFFIXES = {Language.CPP: ".cpp", Language.TRITON: ".py", Language.CUDA: ".py"}
 _REQUIRED = frozenset({"task", "kind", "expect", "why"})
-_OPTIONAL = frozenset({"reason", "screen", "profile", "devices"})
+_OPTIONAL = frozenset({"reason", "screen", "at_most", "profile", "devices"})
 _INSTALLED = "kernelgraft-corpus"  # the folder's name below the environment's share/; see pyproject.toml
 
 
@@ -69,9 +70,14 @@ class Case:
     profile: Profile
     devices: tuple[str, ...]
     candidate: Candidate
+    at_most: float | None = None  # speedup that a cheat may show if it is correct; None if it must not be
 
     def objection(self, verdict: Verdict) -> str:
         """What is wrong with a verdict on this case; empty if it is the stated one."""
+        if self.at_most is not None and verdict.correct:
+            if verdict.speedup is None or verdict.speedup <= self.at_most:
+                return ""
+            return f"{self.name}: it gains more than {self.at_most:.3g}x by cheating: {verdict.reason}"
         if verdict.outcome not in self.expected:
             stated = " or ".join(sorted(self.expected))
             return f"{self.name}: {verdict.outcome.value} instead of {stated}: {verdict.reason}"
@@ -132,6 +138,7 @@ def load_case(path: Path, folder: Path) -> Case:
         expected = frozenset(Outcome(word) for word in _words(header["expect"]))
         profile = Profile(header.get("profile", Profile.STRICT.value))
         re.compile(header.get("reason", ""))
+        at_most = float(header["at_most"]) if "at_most" in header else None
     except (ValueError, re.error) as error:
         raise BrokenCase(path=path, problem=str(error)) from error
     case = Case(
@@ -145,6 +152,7 @@ def load_case(path: Path, folder: Path) -> Case:
         profile=profile,
         devices=tuple(_words(header.get("devices", _DEVICES[language]))),
         candidate=Candidate(language, source),
+        at_most=at_most,
     )
     if problem := _inconsistency(case, folder):
         raise BrokenCase(path=path, problem=problem)
@@ -185,6 +193,8 @@ def _inconsistency(case: Case, folder: Path) -> str:
         return "an honest case expects correct and nothing else"
     if case.kind is Kind.CHEAT and (Outcome.CORRECT in case.expected or not case.expected):
         return "a cheat expects outcomes other than correct"
+    if case.kind is Kind.HONEST and case.at_most is not None:
+        return "an honest case may gain whatever it can"
     if case.kind is Kind.CHEAT and not case.reason:
         return "a cheat states the reason it is given"
     if Path(case.name).parts[1] != {Kind.HONEST: "honest", Kind.CHEAT: "cheats"}[case.kind]:

@@ -34,7 +34,7 @@ from optimizer.judge.empty_calls import EmptyCalls
 from optimizer.judge.oracle import as_tuple
 from optimizer.judge.remote import Callee, CandidateFault, Run, SandboxFault
 from optimizer.judge.subjects import Subject, Subjects
-from optimizer.judge.unseen import accusation, audit
+from optimizer.judge.unseen import accusation, audit, under_load
 from optimizer.judge.verdict import Outcome, Quantiles
 
 MIN_CYCLES, MAX_CYCLES = 3, 6  # of four batches: 6 to 12 samples a side
@@ -164,7 +164,7 @@ class Timer:
                 if slow or time.monotonic() - started > settings.timing_seconds:
                     break
             if audits:
-                self._require_as_fast(series, usual, audits)
+                self._require_as_fast(series, pairs, audits)
         if settings.threads == 1 and (idle := statistics.median(self.idle)) > IDLE_SHARE:
             raise CandidateFault(
                 Outcome.IMPLAUSIBLE,
@@ -178,18 +178,17 @@ class Timer:
             statistics.median(pair.overhead for pair in pairs),
         )
 
-    def _require_as_fast(self, series: _Series, usual: list[float], audits: list[Pair]) -> None:
+    def _require_as_fast(self, series: _Series, pairs: Sequence[Pair], audits: list[Pair]) -> None:
         """Raises CandidateFault if the candidate is clearly slower in audits. ``audits`` are those made already."""
+        # The same for all: drawing so many inputs leaves this process, of which it is a measure, in another state.
+        overhead = statistics.median(pair.overhead for pair in pairs)
+        reference = statistics.median(pair.reference for pair in pairs)
 
         def batch() -> tuple[float, float]:
-            if audits:
-                pair = audits.pop()
-            else:
-                usual.append(series.pair().candidate)  # at the same time, under the same load
-                pair = series.pair(unseen=True)
-            return pair.candidate, pair.unseen
+            pair = audits.pop() if audits else series.pair(unseen=True)
+            return under_load(pair.kernel + overhead, pair.reference, reference), pair.unseen
 
-        slower = audit(usual, batch)
+        slower = audit([pair.kernel + overhead for pair in pairs], batch)
         if slower > 1.0:
             raise CandidateFault(Outcome.IMPLAUSIBLE, accusation(series.subject.id, slower))
 

@@ -11,10 +11,10 @@ import statistics
 from collections.abc import Callable, Sequence
 
 AUDITS = 8  # a candidate must be slow in so many audits, one after the other: a loaded machine seldom is
-CLEARLY = 1.5  # times slower per call
-BATCH_CLEARLY = 1.25  # and times slower per batch, whatever share of its calls is on unseen inputs
+CLEARLY = 1.3  # times slower per call
+BATCH_CLEARLY = 1.2  # and times slower per batch, whatever share of its calls is on unseen inputs
 SPREADS = 3.0
-WIDEST_SPREAD = 0.5  # of the median: a candidate cannot buy itself room by being slow now and then
+WIDEST_SPREAD = 0.2  # of the median: a candidate cannot buy itself room by being slow now and then
 
 
 def times_slower(usual: Sequence[float], unseen: Sequence[float], share: float) -> float:
@@ -46,7 +46,7 @@ def audit(usual: Sequence[float], batch: Callable[[], tuple[float, float]], atte
     """Measure batches on unseen inputs until one is not clearly slower; how many times slower if all are, else 1.0.
 
     Args:
-        usual: time per call of ordinary batches; it may grow while ``batch`` runs.
+        usual: time per call of ordinary batches: those that its speedup comes from.
         batch: draws unseen inputs, runs and checks the candidate; its time per call, and the share of calls on unseen
             inputs.
         attempts: how many batches at most.
@@ -61,6 +61,20 @@ def audit(usual: Sequence[float], batch: Callable[[], tuple[float, float]], atte
         if slower == 1.0:
             return 1.0
     return slower
+
+
+def under_load(spent: float, reference: float, usual_reference: float) -> float:
+    """A candidate's time in an audit, less what slowed eager down in the same audit, too: load, or harder inputs.
+
+    Args:
+        spent: the candidate's time per call.
+        reference: eager's, on the same inputs.
+        usual_reference: eager's in ordinary batches.
+
+    >>> under_load(30.0, 150.0, 100.0), under_load(30.0, 90.0, 100.0)
+    (20.0, 30.0)
+    """
+    return spent * min(1.0, usual_reference / reference) if reference > 0.0 else spent
 
 
 def accusation(workload: str, slower: float) -> str:

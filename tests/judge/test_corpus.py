@@ -116,6 +116,16 @@ def _case(name: str) -> Case:
             Verdict(outcome=Outcome.WRONG, reason="returned 7", speedup=9.0),
             "speedup 9.0",
         ),
+        (
+            "cpp/cheats/answers_that_scale",
+            Verdict(outcome=Outcome.CORRECT, reason="correct", speedup=1.2),
+            "",
+        ),
+        (
+            "cpp/cheats/answers_that_scale",
+            Verdict(outcome=Outcome.CORRECT, reason="correct, 9x", speedup=9.0),
+            "more than 1.5x by cheating: correct, 9x",
+        ),
     ],
 )
 def test_an_objection_says_what_is_not_as_stated(name: str, verdict: Verdict, words: str) -> None:
