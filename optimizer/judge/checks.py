@@ -141,6 +141,17 @@ class Checker:
                         f"it did not write): {problem}",
                     )
 
+    def again(self, index: int, subject: Subject, trial: int) -> None:
+        """Run a trial that was right once more: it must be right again. Raises CandidateFault."""
+        place = f"workload {subject.id}"
+        if not self._called(index, subject, [trial], place):
+            raise CandidateFault(Outcome.WRONG, f"{place}: it serves a call and declines the same call later")
+        for number, (got, truth) in enumerate(
+            zip(self._outputs(subject, trial), subject.truths[trial], strict=True)
+        ):
+            if problem := self._compare(got, truth).problem:
+                raise CandidateFault(Outcome.WRONG, f"{place}, output {number}: {problem}")
+
     def _outputs(self, subject: Subject, trial: int) -> list[torch.Tensor]:
         return self.subjects.outputs.slot(subject.outputs.check, trial)
 

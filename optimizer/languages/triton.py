@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,11 @@ SHARED_BYTES = {
     100: 232448,
     120: 101376,
 }
+
+
+_TOO_MUCH = "too much shared memory"
+# An autotuner on a GPU goes on without the configs that fail like this.
+_PASSED_OVER = (_TOO_MUCH, "PTXASError", "CompileTimeAssertionFailure")
 
 
 class UnknownTarget(KernelgraftError):
@@ -81,7 +87,7 @@ class CompileReport:
         if self.kernels:
             parts.append(f"compiles for {self.target}: {', '.join(map(str, self.kernels))}")
         if self.unchecked:
-            parts.append(f"not compile-checked: {'; '.join(self.unchecked)}")
+            parts.append(f"not compile-checked: {'; '.join(dict.fromkeys(self.unchecked))}")
         return "; ".join(parts)
 
 
@@ -132,21 +138,35 @@ class CompileCheck:
     ) -> tuple[list[CompiledKernel], list[str]]:
         kernels: dict[str, CompiledKernel] = {}
         unchecked: list[str] = []
+        passed_over: dict[str, CompileFailed] = {}
         worker.load(self._limit_s)
-        for number, launch in enumerate(launches):
-            name = str(launch.get("kernel", ""))[:80]
+        for count, number in enumerate(_each_kernel_first(launches)):
+            launch = launches[number]
+            name = _name(launch)
             if problem := str(launch.get("problem", "")):
                 unchecked.append(f"{name} ({problem[:120]})")
                 continue
-            if number >= MOST_COMPILED:
-                unchecked.append(f"{len(launches) - number} further variants")
+            if count >= MOST_COMPILED:
+                unchecked.append(f"{len(launches) - count} further variants")
                 break
             left = self._limit_s - (time.monotonic() - start)
-            compiled = self._compile(worker, name, number, left)
+            try:
+                compiled = self._compile(worker, name, number, left)
+            except (CompileFailed, CandidateFault) as failure:
+                if not (
+                    launch.get("tuned") and failure.reason.removeprefix("it raised ").startswith(_PASSED_OVER)
+                ):
+                    raise
+                passed_over.setdefault(name, CompileFailed(failure.reason.removeprefix("it raised ")))
+                continue
             if compiled is None:
                 unchecked.append(f"{name} (defined inside a function)")
             elif name not in kernels or compiled.shared >= kernels[name].shared:
                 kernels[name] = compiled
+        for name, failed in passed_over.items():
+            if name not in kernels:
+                raise failed
+            unchecked.append(f"some autotune configs of {name}, which do not fit or compile")
         return list(kernels.values()), unchecked
 
     def _compile(self, worker: PythonWorker, name: str, number: int, limit_s: float) -> CompiledKernel | None:
@@ -161,7 +181,7 @@ class CompileCheck:
         most = SHARED_BYTES.get(self._capability)
         if most is not None and shared > most:
             raise CompileFailed(
-                f"kernel {name} needs {shared} bytes of shared memory a block; {self._target} has {most}"
+                f"{_TOO_MUCH}: kernel {name} needs {shared} bytes a block; {self._target} has {most}"
             )
         return CompiledKernel(name, shared, registers)
 
@@ -183,6 +203,20 @@ class CompileCheck:
             "scratch": str(scratch),
             "sizes": {"inputs": 0, "weights": 0, "outputs": 0},
         }
+
+
+def _name(launch: Mapping[str, Any]) -> str:
+    return str(launch.get("kernel", ""))[:80]
+
+
+def _each_kernel_first(launches: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Indices of the launches: the first of each kernel, then the second of each, and so on."""
+    seen: Counter[str] = Counter()
+    keys = []
+    for number, launch in enumerate(launches):
+        keys.append((seen[_name(launch)], number))
+        seen[_name(launch)] += 1
+    return [number for _, number in sorted(keys)]
 
 
 def _compiling(fault: CandidateFault) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from optimizer.judge import wire
 from optimizer.judge.isolation.walls import WallPlan, raise_walls
+from optimizer.judge.python import emulation
 from optimizer.judge.python.host import SOURCE_NAME, Answer, address_space, describe_error, execute
 from optimizer.languages.fenv import control_word
 
@@ -27,6 +28,7 @@ _TOOL_LIMIT_S = 10
 def serve(channel: int, plan: Mapping[str, Any]) -> None:
     """Confine this process, greet, and answer commands until the channel closes."""
     scratch = plan["scratch"]
+    emulation.answer_for(plan["capability"])
     os.environ |= {"TMPDIR": scratch, "TRITON_CACHE_DIR": scratch, "HOME": scratch}
     tempfile.tempdir = scratch
     walls = WallPlan.from_json(plan["walls"])
@@ -58,8 +60,9 @@ def compile_launch(launch: Mapping[str, Any], capability: int) -> dict[str, Any]
     kernel = _find(launch["kernel"], launch["line"])
     if kernel is None:
         return {"missing": True}
-    constants = {name: _constant(value) for name, value in launch["constants"].items()}
-    source = ASTSource(kernel, dict(launch["signature"]), constants)
+    constants: dict[Any, Any] = {name: _constant(value) for name, value in launch["constants"].items()}
+    constants |= {tuple(path): _constant(value) for path, value in launch.get("nested", ())}
+    source = ASTSource(kernel, {name: _type(kind) for name, kind in launch["signature"].items()}, constants)
     compiled = triton.compile(
         source, target=GPUTarget("cuda", capability, _WARP), options=dict(launch["options"])
     )
@@ -76,6 +79,11 @@ def _find(name: str, line: int) -> Any:
             if (found.fn.__name__, code.co_filename, code.co_firstlineno) == (name, SOURCE_NAME, line):
                 return found
     return None
+
+
+def _type(kind: Any) -> Any:
+    """A type, or a tuple of types for a tuple; JSON has lists only."""
+    return tuple(map(_type, kind)) if isinstance(kind, list) else kind
 
 
 def _constant(value: Any) -> Any:

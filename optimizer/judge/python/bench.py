@@ -14,6 +14,7 @@ from optimizer.judge.checks import Checker, Deadline
 from optimizer.judge.course import Course
 from optimizer.judge.isolation.walls import WallPlan
 from optimizer.judge.numeric_state import written_down
+from optimizer.judge.python.hints import hint
 from optimizer.judge.python.knockout import require_custom_kernels
 from optimizer.judge.python.paths import python_read_paths
 from optimizer.judge.python.plan import worker_plan
@@ -22,10 +23,11 @@ from optimizer.judge.remote import CandidateFault, SandboxFault
 from optimizer.judge.settings import JudgeSettings, Profile
 from optimizer.judge.subjects import Subjects
 from optimizer.judge.verdict import Outcome, Verdict
-from optimizer.languages.triton import CompileCheck, CompileFailed
+from optimizer.languages.triton import CompileCheck, CompileFailed, capability
 
 _MEMORY_BEYOND = 2 << 30  # address space a worker may take besides the judge's memory and the model's own
 
+_TUNED = " (the autotune configs take turns, one a launch: any may be the fastest, so each must be right)"
 _SLOW = " (in Triton's interpreter, which is slow: shrink the task's shapes, or judge it on a GPU)"
 
 
@@ -67,8 +69,10 @@ class PythonBench:
                 launches = self._check(candidate, course)
                 return self._compile(candidate, launches, course)
             except CandidateFault as fault:
-                slow = _SLOW if fault.outcome is Outcome.HUNG else ""
-                return course.verdict(fault.outcome, fault.reason + slow)
+                added = _SLOW if fault.outcome is Outcome.HUNG else ""
+                if fault.outcome is Outcome.CRASHED:
+                    added = hint(fault.reason)
+                return course.verdict(fault.outcome, fault.reason + added)
             except SandboxFault as fault:
                 return course.verdict(Outcome.SANDBOX_FAILED, str(fault))
 
@@ -84,13 +88,30 @@ class PythonBench:
             checker = Checker(subjects, settings, worker, Deadline(settings.run_limit_s))
             try:
                 course.results = checker.run()
+                self._try_configs(checker, worker)
                 course.launches = require_custom_kernels(checker, worker)
             except CandidateFault as fault:
                 if fault.outcome is Outcome.WRONG:
                     self._require_clean_state(worker, course)  # often the cause, and then the better reason
+                    if worker.tuned:
+                        raise CandidateFault(fault.outcome, fault.reason + _TUNED) from fault
                 raise
             self._require_clean_state(worker, course)
             return worker.records
+
+    def _try_configs(self, checker: Checker, worker: PythonWorker) -> None:
+        """Run the first trial of the timed workloads until every autotune config had its turn and was right, or half
+        of the time is used up. Raises CandidateFault."""
+        until = time.monotonic() + checker.deadline.left / 2
+        timed = [pair for pair in enumerate(self._subjects.subjects) if pair[1].timed]
+        while worker.untried:
+            before = worker.untried
+            for index, subject in timed:
+                if not worker.untried or time.monotonic() > until:
+                    return
+                checker.again(index, subject, 0)
+            if worker.untried >= before:
+                return
 
     def _require_clean_state(self, worker: PythonWorker, course: Course) -> None:
         """Raises CandidateFault for a changed numeric state; under the paper's profile it is only reported."""
@@ -111,7 +132,8 @@ class PythonBench:
             )
             return course.verdict(Outcome.BUILD_FAILED, reason)
         course.build_seconds = report.seconds
-        reason = f"all checks passed in Triton's interpreter; {report}; not timed, there is no GPU here"
+        parts = ("all checks passed in Triton's interpreter", str(report), "not timed, there is no GPU here")
+        reason = "; ".join(part for part in parts if part)
         return course.verdict(Outcome.CORRECT, reason)
 
     def _plan(self, candidate: Candidate) -> dict[str, Any]:
@@ -124,4 +146,5 @@ class PythonBench:
             cpu_seconds=int(settings.run_limit_s * settings.threads) + 5,
         )
         memory_cap = _MEMORY_BEYOND + 2 * subjects.weight_bytes + 2 * subjects.outputs.size
-        return worker_plan(subjects, settings, candidate, walls, interpret=True, memory_cap=memory_cap)
+        plan = worker_plan(subjects, settings, candidate, walls, interpret=True, memory_cap=memory_cap)
+        return plan | {"capability": capability(settings.compile_target)}

@@ -1,30 +1,21 @@
 """What one interpreted launch may do to memory: touch only tensors it was given, and share no element between programs
-without atomics.
-
-The interpreter runs the programs of a launch one after the other, so a data race always has one and the same outcome
-there. Who wrote what is therefore written down.
+in no order (:mod:`.races`).
 """
 
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 
-# Larger tensors are not watched for races: who wrote each byte takes four bytes.
-_MOST_WATCHED = 16 << 20
-_NOBODY = -1
+from optimizer.judge.python.races import DataRace, Order, Program, contradicts, row_bytes, watches
 
 
 class OutOfBounds(IndexError):
     """A kernel touched memory outside all its tensor arguments."""
-
-
-class DataRace(RuntimeError):
-    """A program of a launch reads what another program of the launch wrote, without atomics."""
 
 
 class Launch:
@@ -37,15 +28,15 @@ class Launch:
 
     def __init__(self, kernel: str, tensors: Sequence[torch.Tensor]) -> None:
         self._kernel = kernel
-        self._ranges = sorted(
-            {
-                (storage.data_ptr(), storage.data_ptr() + storage.nbytes())
-                for storage in (tensor.untyped_storage() for tensor in tensors)
-                if storage.nbytes()
-            }
-        )
-        self._writers: dict[tuple[int, int], np.ndarray] = {}
-        self._synchronised = False
+        units: dict[tuple[int, int], int] = {}
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            if storage.nbytes():
+                place = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+                units[place] = min(units.get(place, 8), tensor.element_size())
+        self._ranges = sorted(units)
+        self._order = Order()
+        self._watches = watches([(*place, units[place]) for place in self._ranges])
         self._token: contextvars.Token[Launch] | None = None
 
     def __enter__(self) -> Launch:
@@ -56,47 +47,60 @@ class Launch:
         assert self._token is not None
         _CURRENT.reset(self._token)
 
-    def loads(self, pointers: Any, mask: np.ndarray, program: tuple[int, int, int]) -> None:
-        """A program reads the unmasked elements. Raises OutOfBounds, DataRace."""
+    def loads(self, pointers: Any, mask: np.ndarray, program: Program, *, fresh: bool = False) -> None:
+        """A program reads the unmasked elements, past the caches if ``fresh``. Raises OutOfBounds, DataRace."""
         addresses = self._inside(pointers, mask, "reads")
-        if not self._writers or self._synchronised:
-            return
-        for (start, stop), writers in self._writers.items():
-            here = addresses[(addresses >= start) & (addresses < stop)] - np.uint64(start)
-            others = writers[here]
-            if bool(((others != _NOBODY) & (others != _number(program))).any()):
-                raise DataRace(
-                    f"kernel {self._kernel}: program {program} reads what another program of the same launch "
-                    "wrote; programs run in no order, so use atomics or another launch"
-                )
+        self._order.enter(program)
+        if fresh:
+            self._order.acquire(addresses)
+        for watch in self._watches:
+            places = addresses[(addresses >= watch.start) & (addresses < watch.stop)] - np.uint64(watch.start)
+            if places.size and watch.load(self._order, places.astype(np.int64), _size(pointers), fresh=fresh):
+                self._race(program, "reads what another program of the same launch wrote")
 
-    def stores(self, pointers: Any, mask: np.ndarray, program: tuple[int, int, int]) -> None:
-        """A program writes the unmasked elements. Raises OutOfBounds."""
+    def stores(self, pointers: Any, values: np.ndarray, mask: np.ndarray, program: Program) -> None:
+        """A program writes ``values`` to the unmasked elements. Raises OutOfBounds, DataRace."""
         addresses = self._inside(pointers, mask, "writes")
-        if self._synchronised:
-            return
-        for start, stop in self._ranges:
-            if stop - start > _MOST_WATCHED:
-                continue
-            here = addresses[(addresses >= start) & (addresses < stop)] - np.uint64(start)
-            if here.size:
-                if (start, stop) not in self._writers:
-                    self._writers[start, stop] = np.full(stop - start, _NOBODY, dtype=np.int32)
-                self._writers[start, stop][here] = _number(program)
+        self._order.enter(program)
+        rows = row_bytes(_unmasked(values, mask, pointers.data), _size(pointers))
+        if contradicts(addresses, rows):
+            self._race(program, "writes different values to one element in one store")
+        for watch in self._watches:
+            here = (addresses >= watch.start) & (addresses < watch.stop)
+            places = (addresses[here] - np.uint64(watch.start)).astype(np.int64)
+            if places.size and watch.store(self._order, places, rows[here]):
+                self._race(program, "changes what another program of the same launch reads or writes")
 
-    def updates(self, pointers: Any, mask: np.ndarray | None) -> None:
-        """An atomic operation. Raises OutOfBounds. From here on programs may be in some order: no more races."""
-        self._synchronised = True
-        self._inside(pointers, mask, "updates")
+    def updates(
+        self, pointers: Any, mask: np.ndarray | None, program: Program, *, relaxed: bool
+    ) -> Callable[[], None]:
+        """A program updates elements atomically. Raises OutOfBounds, DataRace.
+
+        Returns:
+            What to call when the program looks at the values that were there: from then on it is in order after the
+            programs that updated them before.
+        """
+        addresses = self._inside(pointers, mask, "updates")
+        self._order.enter(program)
+        for watch in self._watches:
+            places = addresses[(addresses >= watch.start) & (addresses < watch.stop)] - np.uint64(watch.start)
+            if places.size and watch.update(self._order, places.astype(np.int64), _size(pointers)):
+                self._race(program, "updates what another program of the same launch wrote without atomics")
+        if relaxed:
+            return lambda: None
+        self._order.release(addresses)
+        return lambda: self._order.acquire(addresses)
+
+    def _race(self, program: Program, what: str) -> NoReturn:
+        raise DataRace(
+            f"kernel {self._kernel}: program {program} {what}; programs run in no order, so use atomics or "
+            "another launch"
+        )
 
     def _inside(self, pointers: Any, mask: np.ndarray | None, verb: str) -> np.ndarray:
         """The unmasked addresses, each of a whole element within one range. Raises OutOfBounds."""
-        addresses = pointers.data
-        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
-        if mask is not None:
-            addresses, mask = np.broadcast_arrays(addresses, mask)
-            addresses = addresses[mask]
-        addresses = addresses.ravel()
+        size = _size(pointers)
+        addresses = _unmasked(pointers.data, mask, pointers.data)
         if not addresses.size:
             return addresses
         lowest, highest = int(addresses.min()), int(addresses.max())
@@ -124,8 +128,16 @@ def current() -> Launch:
     return _CURRENT.get(_NOWHERE)
 
 
-def _number(program: tuple[int, int, int]) -> int:
-    return hash(program) & 0x7FFFFFFF
+def _size(pointers: Any) -> int:
+    return max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+
+
+def _unmasked(values: np.ndarray, mask: np.ndarray | None, like: np.ndarray) -> np.ndarray:
+    """The elements of ``values``, broadcast to the shape of ``like``, where the mask is set; in one row."""
+    if mask is None:
+        return np.broadcast_to(values, like.shape).ravel()
+    values, mask, _ = np.broadcast_arrays(values, mask, like)
+    return values[mask].ravel()
 
 
 _NOWHERE = Launch("outside a launch", [])

@@ -154,6 +154,8 @@ class Host:
         answer: dict[str, Any] = {"launches": max(fewest, 0)}
         if records := self._ledger.take_records():
             answer["records"] = records
+        if self._plan["interpret"]:
+            answer |= _about_configs()
         return answer
 
     def publish(self, region: int, first: int, count: int) -> dict[str, Any]:
@@ -296,6 +298,8 @@ def serve(channel: int, plan: dict[str, Any], files: Sequence[int]) -> None:
         bases, read_only = [0, 0, 0], []
         ledger = Ledger()
         ledger.install(interpret=plan["interpret"])
+        if plan["interpret"]:
+            _answer_for(plan.get("capability", 90))
         if on_cpu:
             memory = mapped
             bases = [mapped.bases[kind] for kind in KINDS]
@@ -357,6 +361,19 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         line = error.lineno or 0
     text = str(error)[:_MAX_ERROR].strip()
     return {"error": f"{type(error).__name__}: {text}" if text else type(error).__name__, "line": line}
+
+
+def _about_configs() -> dict[str, Any]:
+    """How far the configs of autotuned kernels have had their turn."""
+    from optimizer.judge.python import tuning
+
+    return {"untried": tuning.untried(), "tuned": tuning.tuned()}
+
+
+def _answer_for(capability: int) -> None:
+    from optimizer.judge.python import emulation
+
+    emulation.answer_for(capability)
 
 
 def _device(plan: Mapping[str, Any]) -> tuple[Memory, Stage]:

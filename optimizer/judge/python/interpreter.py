@@ -1,10 +1,10 @@
-"""Triton's interpreter, fit to judge by: exact in bfloat16 and fp8, bounds-checked, no benchmark of configs.
+"""Triton's interpreter, fit to judge by: exact in bfloat16 and fp8, and strict about memory.
 
 The interpreter keeps bfloat16 as 16-bit integers and computes on the bit patterns; here such operands are widened to
 fp32 and the result is rounded to nearest even, as the hardware does. Products of fp32 matrices lose the digits that
-TF32 loses, unless the kernel asks for ``input_precision="ieee"``: so they do on the GPUs the kernel is for. Autotuned
-kernels take their first config: there is nothing to measure. The language is patched for interpretation once and for
-all instead of once a launch.
+TF32 loses, unless the kernel asks for ``input_precision="ieee"``: so they do on the GPUs the kernel is for. What a
+masked load leaves undefined is something else each time. The language is patched for interpretation once and for all
+instead of once a launch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import triton.language as tl
 from triton.language import core
 from triton.runtime import interpreter as ti
 
+from optimizer.judge.python import emulation, libdevice, tuning
 from optimizer.judge.python.bounds import Launch, current
+from optimizer.judge.python.undefined import undefined
 
 _FLOAT8 = {
     tl.float8e4nv: torch.float8_e4m3fn,
@@ -34,6 +36,7 @@ _COMPARISONS = (
     np.equal,
     np.not_equal,
 )
+_RELAXED = ti._ir.MEM_SEMANTIC.RELAXED
 _TF32 = ti._ir.INPUT_PRECISION.TF32
 
 
@@ -45,8 +48,11 @@ def install() -> None:
     _repair_reductions()
     _check_bounds(builder)
     _launch_in_place()
-    _take_first_config()
+    _know_constants_by_name()
+    tuning.install()
     _patch_language_once()
+    libdevice.install()
+    emulation.install()
 
 
 def widen(bits: np.ndarray) -> np.ndarray:
@@ -207,26 +213,57 @@ def _check_bounds(builder: Any) -> None:
     load, store = builder.create_masked_load, builder.create_masked_store
     swap, modify = builder.create_atomic_cas, builder.create_atomic_rmw
 
-    def create_masked_load(self: Any, ptrs: Any, mask: Any, *rest: Any, **named: Any) -> Any:
+    def create_masked_load(
+        self: Any,
+        ptrs: Any,
+        mask: Any,
+        other: Any,
+        cache_modifier: Any,
+        eviction_policy: Any,
+        is_volatile: Any,
+    ) -> Any:
         mask = _as_mask(mask)
-        current().loads(ptrs, mask.data, self.grid_idx)
-        return load(self, ptrs, mask, *rest, **named)
+        current().loads(ptrs, mask.data, self.grid_idx, fresh=bool(is_volatile))
+        if other is None and not mask.data.all():
+            other = _handle(undefined(ptrs.data.shape, ptrs.get_element_ty()), ptrs.get_element_ty())
+        return load(self, ptrs, mask, other, cache_modifier, eviction_policy, is_volatile)
 
     def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
         mask = _as_mask(mask)
-        current().stores(ptrs, mask.data, self.grid_idx)
+        current().stores(ptrs, value.data, mask.data, self.grid_idx)
         return store(self, ptrs, value, mask, *rest, **named)
 
-    def create_atomic_cas(self: Any, ptr: Any, *rest: Any) -> Any:
-        current().updates(ptr, None)
-        return swap(self, ptr, *rest)
+    def create_atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+        used = current().updates(ptr, None, self.grid_idx, relaxed=sem == _RELAXED)
+        return Seen(swap(self, ptr, cmp, val, sem, scope), used)
 
-    def create_atomic_rmw(self: Any, op: Any, ptr: Any, value: Any, mask: Any, *rest: Any) -> Any:
-        current().updates(ptr, mask.data)
-        return modify(self, op, ptr, value, mask, *rest)
+    def create_atomic_rmw(self: Any, op: Any, ptr: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        used = current().updates(ptr, mask.data, self.grid_idx, relaxed=sem == _RELAXED)
+        return Seen(modify(self, op, ptr, value, mask, sem, scope), used)
 
     builder.create_masked_load, builder.create_masked_store = create_masked_load, create_masked_store
     builder.create_atomic_cas, builder.create_atomic_rmw = create_atomic_cas, create_atomic_rmw
+
+
+class Seen(ti.TensorHandle):
+    """What an atomic operation found there. ``used`` is called when a program first looks at it."""
+
+    def __init__(self, found: Any, used: Callable[[], None]) -> None:
+        self._found = found.data
+        self._used: Callable[[], None] | None = used
+        self.dtype = found.dtype
+        self.attr = dict(found.attr)
+
+    @property
+    def data(self) -> np.ndarray:
+        if self._used is not None:
+            used, self._used = self._used, None
+            used()
+        return self._found
+
+    @data.setter
+    def data(self, value: np.ndarray) -> None:
+        self._found = value
 
 
 def _as_mask(mask: Any) -> Any:
@@ -261,11 +298,16 @@ def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
-def _take_first_config() -> None:
-    from triton.runtime.autotuner import Autotuner
+def _know_constants_by_name() -> None:
+    """A parameter annotated with a string, ``"tl.constexpr"``, is a constant for the compiler too."""
+    executor: Any = ti.GridExecutor
+    construct = executor.__init__
 
-    tuner: Any = Autotuner
-    tuner._bench = lambda self, *args, config, **meta: (0.0, 0.0, 0.0)
+    def __init__(self: Any, fn: Any, arg_names: Sequence[str], *rest: Any) -> None:  # noqa: N807
+        construct(self, fn, arg_names, *rest)
+        self.constexprs = [name for name in arg_names if "constexpr" in str(fn.__annotations__.get(name, ""))]
+
+    executor.__init__ = __init__
 
 
 def _patch_language_once() -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
-MOST_RECORDS = 16
+MOST_RECORDS = 32
+_MOST_OF_A_KERNEL = 8
 
 
 class Mode(StrEnum):
@@ -31,7 +32,8 @@ class Ledger:
         self.extra_knock_out: Callable[[bool], None] = lambda on: None
         self._launched = 0
         self._records: list[dict[str, Any]] = []
-        self._seen: set[str] = set()
+        self._seen: dict[str, str] = {}
+        self._tuning: Callable[[], bool] = lambda: False
 
     @property
     def count(self) -> int:
@@ -50,6 +52,10 @@ class Ledger:
 
     def install(self, *, interpret: bool) -> None:
         """Put the ledger between all Triton kernels and their launch, those made later too."""
+        if interpret:
+            from optimizer.judge.python import tuning
+
+            self._tuning = tuning.running
         kind: Any = _kernel_type(interpret)
         launch = kind.run
 
@@ -73,9 +79,11 @@ class Ledger:
         if len(self._seen) >= MOST_RECORDS:
             return
         record = describe_launch(kernel.fn, args, options)
-        key = repr(record)
-        if key not in self._seen:
-            self._seen.add(key)
+        if self._tuning():
+            record["tuned"] = True
+        key, name = repr(record), record["kernel"]
+        if key not in self._seen and list(self._seen.values()).count(name) < _MOST_OF_A_KERNEL:
+            self._seen[key] = name
             self._records.append(record)
 
 
@@ -94,21 +102,20 @@ def describe_launch(fn: Any, args: tuple[Any, ...], options: Mapping[str, Any]) 
 
     ``problem`` is there instead of types if an argument has no such description.
     """
-    from triton.runtime.jit import mangle_type
-
     names = list(inspect.signature(fn).parameters)
     record: dict[str, Any] = {"kernel": fn.__name__, "line": fn.__code__.co_firstlineno}
     own = {key: value for key, value in options.items() if key in names}
     try:
         bound = inspect.getcallargs(fn, *args, **own)
-        signature: dict[str, str] = {}
+        signature: dict[str, Any] = {}
         constants: dict[str, Any] = {}
+        nested: list[Any] = []
         for name in names:
             if "constexpr" in str(fn.__annotations__.get(name, "")) or bound[name] is None:
                 signature[name] = "constexpr"
                 constants[name] = _constant(bound[name])
             else:
-                signature[name] = str(mangle_type(bound[name]))
+                signature[name] = _type(bound[name], (names.index(name),), nested)
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         return record | {"problem": f"{type(error).__name__}: {error}"[:200]}
     compile_options = {
@@ -116,7 +123,21 @@ def describe_launch(fn: Any, args: tuple[Any, ...], options: Mapping[str, Any]) 
         for key, value in options.items()
         if key in ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion") and value is not None
     }
-    return record | {"signature": signature, "constants": constants, "options": compile_options}
+    record |= {"signature": signature, "constants": constants, "options": compile_options}
+    return record | {"nested": nested} if nested else record
+
+
+def _type(value: Any, path: tuple[int, ...], nested: list[Any]) -> Any:
+    """The type of an argument, a list of types for a tuple. Constants inside go to ``nested`` as [path, value]."""
+    import triton.language as tl
+    from triton.runtime.jit import mangle_type
+
+    if isinstance(value, tuple):
+        return [_type(item, (*path, place), nested) for place, item in enumerate(value)]
+    if path[1:] and (value is None or isinstance(value, tl.constexpr)):
+        nested.append([list(path), _constant(value)])
+        return "constexpr"
+    return str(mangle_type(value))
 
 
 def _constant(value: Any) -> Any:

@@ -228,18 +228,23 @@ class PythonWorker(Handle):
     """A started, confined worker that has not loaded the candidate yet; what :class:`Worker` is for native code.
 
     ``launches`` maps each region to the fewest custom launches of a call in its last run, ``records`` are the distinct
-    launches so far, ``state`` is what of the numeric state was found changed. All three are the worker's claims.
+    launches so far, ``state`` is what of the numeric state was found changed, ``tuned`` says whether a kernel has
+    several autotune configs, and ``untried`` how many of those had no turn yet. All are the worker's claims.
     """
 
     launches: dict[int, int]
     records: list[dict[str, Any]]
     state: tuple[str, ...]
+    tuned: bool
+    untried: int
 
     def __init__(self, process: _Forked, channel: socket.socket, sizes: dict[str, int]) -> None:
         super().__init__(process, channel, sizes)
         self.launches = {}
         self.records = []
         self.state = ()
+        self.tuned = False
+        self.untried = 0
         self._helpers = max(super().threads() - 1, 0)  # a device driver's, there before the candidate
 
     def threads(self) -> int:
@@ -269,6 +274,8 @@ class PythonWorker(Handle):
         run = self.command(wire.RUN, region, first, count, limit_s=limit_s, doing=doing)
         answer = self.told(run, doing)
         self.launches[region] = answer["launches"] if isinstance(answer.get("launches"), int) else 0
+        self.tuned = answer.get("tuned") is True
+        self.untried = answer["untried"] if isinstance(answer.get("untried"), int) else 0
         records = answer.get("records")
         if isinstance(records, list):
             self.records += [record for record in records if isinstance(record, dict)]

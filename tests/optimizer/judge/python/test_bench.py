@@ -52,7 +52,7 @@ def test_weights_packed_by_prepare_follow_changed_weights(judge_gain: Judging) -
             Outcome.REFUSED,
             "launches none of its own kernels",
         ),
-        (HONEST.replace(STORE, STORE.replace(", mask=at < width", "")), Outcome.WRONG, "gain_kernel writes 4 bytes"),
+        (HONEST.replace(STORE, STORE.replace(", mask=at < width", "")), Outcome.WRONG, "kernel gain_kernel"),
         (HONEST.replace("tl.load(x + row * width + at, mask=at < width)", "tl.load(x + row * width + at)"),
          Outcome.WRONG, "gain_kernel reads 4 bytes at byte offset 480 of a tensor of 480 bytes"),
         (HONEST.replace(STORE, ""), Outcome.WRONG, "output 0"),
