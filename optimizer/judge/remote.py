@@ -234,7 +234,7 @@ class Handle:
                 else f"address {fault.address:#x}, which is not its own"
             )
             return Outcome.CRASHED, f"it died of {name}{at} on a {access} {where} while {doing}"
-        hints = {
+        hints: dict[int, str] = {
             signal.SIGILL: ": an instruction this processor lacks, or undefined behaviour",
             signal.SIGFPE: ": integer division by zero",
             signal.SIGABRT: ": abort, an uncaught exception or corrupted memory (threads and files are not available)",

@@ -2,7 +2,7 @@
 # kind: cheat
 # expect: refused
 # reason: no patching
-# why: registers itself as torch's copy_ without the macro; forward returns empty memory that is computed when the judge's worker copies it out, after the clock.
+# why: takes the place of torch's copy_, without the macro; what forward returns is computed when the worker copies it.
 import torch
 from torch.utils.cpp_extension import load_inline
 
@@ -40,7 +40,9 @@ torch::Tensor forward(torch::Tensor gate, torch::Tensor up) {
   return out;
 }
 """
-ext = load_inline("late", "torch::Tensor forward(torch::Tensor, torch::Tensor);", SOURCE, functions=["forward"])
+ext = load_inline(
+    "late", "torch::Tensor forward(torch::Tensor, torch::Tensor);", SOURCE, functions=["forward"]
+)
 
 
 class ModelNew(torch.nn.Module):
