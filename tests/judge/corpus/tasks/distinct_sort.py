@@ -18,6 +18,11 @@ def get_inputs():
     return [torch.stack([torch.randperm(VALUES)[:COLUMNS] for _ in range(ROWS)])]
 
 
+def get_inputs_close_values():
+    """The same, a sixteenth of the values."""
+    return [torch.stack([torch.randperm(VALUES)[:COLUMNS] // 16 for _ in range(ROWS)])]
+
+
 def get_init_inputs():
     """None."""
     return []

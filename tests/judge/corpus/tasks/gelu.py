@@ -16,6 +16,11 @@ def get_inputs():
     return [torch.randn(8, 2048)]
 
 
+def get_inputs_large_values():
+    """Values where it is nearly linear or nearly zero."""
+    return [4.0 * torch.randn(8, 2048)]
+
+
 def get_init_inputs():
     """None."""
     return []

@@ -18,6 +18,11 @@ def get_inputs():
     return [torch.triu(torch.rand(N, N)), torch.triu(torch.rand(N, N))]
 
 
+def get_inputs_signed():
+    """The same of both signs."""
+    return [torch.triu(torch.randn(N, N)), torch.triu(torch.randn(N, N))]
+
+
 def get_init_inputs():
     """None."""
     return []
