@@ -1,6 +1,7 @@
 """Open judges, one per fixture task, shared by a whole test module."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,8 @@ def quick(build_cache: Path) -> JudgeSettings:
 
 
 def _opened(task: Task, settings: JudgeSettings) -> Iterator[Callable[[str], Verdict]]:
-    with Judge(task, settings) as judge:
+    """A judge without its screen, so that what stands behind it is tested."""
+    with Judge(task, replace(settings, screening=False)) as judge:
         yield lambda source: judge.evaluate(Candidate(Language.CPP, source))
 
 

@@ -139,7 +139,7 @@ def test_fault(name: str, judge_silu: Callable[[str], Verdict]) -> None:
     assert word in verdict.reason
 
 
-# libc functions under a pasted name: the courtesy screen does not see them, the walls must hold.
+# libc functions, under pasted names. The screen is off here: the walls must hold.
 PASTE = "#define GLUE_(a, b) a##b\n#define GLUE(a, b) GLUE_(a, b)\n"
 WALLS = {
     "fork": ('extern "C" int GLUE(fo, rk)();', "if (GLUE(fo, rk)() >= 0) return 7;"),
