@@ -14,7 +14,7 @@ from optimizer.judge.checks import Checker, Deadline
 from optimizer.judge.course import Course
 from optimizer.judge.isolation.walls import WallPlan
 from optimizer.judge.numeric_state import written_down
-from optimizer.judge.python.hints import hint
+from optimizer.judge.python.hints import branch_hint, hint
 from optimizer.judge.python.knockout import require_custom_kernels
 from optimizer.judge.python.paths import python_read_paths
 from optimizer.judge.python.plan import worker_plan
@@ -72,6 +72,8 @@ class PythonBench:
                 added = _SLOW if fault.outcome is Outcome.HUNG else ""
                 if fault.outcome is Outcome.CRASHED:
                     added = hint(fault.reason)
+                elif "launches none" in fault.reason:
+                    added = branch_hint(candidate.source)
                 return course.verdict(fault.outcome, fault.reason + added)
             except SandboxFault as fault:
                 return course.verdict(Outcome.SANDBOX_FAILED, str(fault))

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from triton.runtime import driver
 
-_CANDIDATE = "candidate.py"
+from optimizer.judge.python.host import SOURCE_NAME
+
 # Multiprocessors and shared memory a block, of a usual device of each compute capability.
 _DEVICES = {
     75: ("T4", 40, 65536),
@@ -35,7 +36,7 @@ def install() -> None:
 
     def is_cuda(self: torch.Tensor) -> bool:
         asked_by = sys._getframe(1).f_code.co_filename
-        return asked_by == _CANDIDATE or bool(stock.__get__(self))  # type: ignore[attr-defined]
+        return asked_by == SOURCE_NAME or bool(stock.__get__(self))  # type: ignore[attr-defined]
 
     kind.is_cuda = property(is_cuda)
     kind.cuda = lambda self, *_args, **_named: self

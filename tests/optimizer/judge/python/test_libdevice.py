@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from optimizer.judge.python.hints import hint
+from optimizer.judge.python.hints import branch_hint, hint
 from optimizer.judge.python.libdevice import NotInterpreted, find
 
 _VALUES = torch.linspace(0.05, 0.95, 19)
@@ -56,4 +56,7 @@ def test_what_is_not_known_is_named() -> None:
 def test_reasons_that_come_of_there_being_no_gpu_get_a_hint() -> None:
     assert "x.device" in hint("it raised AssertionError: Torch not compiled with CUDA enabled at line 3")
     assert "inline assembly" in hint("it raised NotImplementedError: inline_asm not supported")
+    assert "x.device" in hint("it raised AssertionError: x must be on the GPU at line 9")
     assert hint("it raised ZeroDivisionError: division by zero") == ""
+    assert "whatever the device" in branch_hint("if x.device.type == 'cuda': launch(x)")
+    assert branch_hint("launch(x)") == ""
