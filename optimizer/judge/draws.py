@@ -226,6 +226,12 @@ class Refresher:
         """Fresh inputs in every slot, drawn wholly anew in some of the first ``slots``; the share of these."""
         self.refresh(dice)
         count = self.region.slots if slots is None else slots
+        elements = sum(max(1, _elements(placed.shape, placed.stride)) for placed in self.region.tensors)
+        if not self._rest and elements * count <= _POOL:  # at once, which is several times as fast
+            for index, spec in reversed(list(enumerate(self.workload.inputs))):
+                target = writable(self.arena.stacked(self.region, index))[:count]
+                target.copy_(_pool(spec, target.numel(), self.generator).view(target.shape))
+            return 1.0
         return place_unseen(self._draw, self.arena, self.region, count, dice)
 
     def _draw(self) -> list[torch.Tensor]:
