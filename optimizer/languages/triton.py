@@ -138,7 +138,7 @@ class CompileCheck:
     ) -> tuple[list[CompiledKernel], list[str]]:
         kernels: dict[str, CompiledKernel] = {}
         unchecked: list[str] = []
-        passed_over: dict[str, CompileFailed] = {}
+        passed_over: dict[str, str] = {}
         worker.load(self._limit_s)
         for count, number in enumerate(_each_kernel_first(launches)):
             launch = launches[number]
@@ -157,15 +157,15 @@ class CompileCheck:
                     launch.get("tuned") and failure.reason.removeprefix("it raised ").startswith(_PASSED_OVER)
                 ):
                     raise
-                passed_over.setdefault(name, CompileFailed(failure.reason.removeprefix("it raised ")))
+                passed_over.setdefault(name, failure.reason.removeprefix("it raised "))
                 continue
             if compiled is None:
                 unchecked.append(f"{name} (defined inside a function)")
             elif name not in kernels or compiled.shared >= kernels[name].shared:
                 kernels[name] = compiled
-        for name, failed in passed_over.items():
+        for name, problem in passed_over.items():
             if name not in kernels:
-                raise failed
+                raise CompileFailed(problem)
             unchecked.append(f"some autotune configs of {name}, which do not fit or compile")
         return list(kernels.values()), unchecked
 
