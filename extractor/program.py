@@ -44,9 +44,9 @@ def seeded(seed: int) -> Iterator[None]:
     python_state = random.getstate()
     numpy_state = numpy.random.get_state() if numpy is not None else None
     with torch.random.fork_rng(devices=[]), contextlib.ExitStack() as silenced:
-        if torch.cuda.is_available():
+        if torch.backends.cuda.is_built():
             torch.manual_seed(seed)
-        else:  # the same, without writing down for devices that may come later who asked: four times as fast
+        else:  # the same, without writing down who asked for devices that may come later: four times as fast
             torch.default_generator.manual_seed(seed)
         random.seed(seed)
         if numpy is not None:
