@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,16 +58,22 @@ def tool_walls(limit_s: float, folder: Path, installed: Sequence[Path], *, count
 
     ``counters`` are those of the device's performance, which some drivers keep for privileged users.
     """
+    # The driver writes to entries of its own process below /proc, and of which process is not known beforehand.
     nsight = [path for path in ("/opt/nvidia", "/usr/local/cuda") if Path(path).exists()]
     return WallPlan(
         read=(*read_paths(), *nsight, *(str(path) for path in installed)),
-        write=(*device_nodes(), str(folder)),
+        write=(*device_nodes(), "/proc", str(folder)),
         syscalls="tool",
         cpu_seconds=int(2 * limit_s) + _SPARE_S,
         file_bytes=1 << 30,
         loopback=True,
         counters=counters,
     )
+
+
+def can_change_the_system() -> bool:
+    """Whether this user may write the kernel's settings below /proc, which a tool's walls have to leave open."""
+    return os.access("/proc/sys/kernel/core_pattern", os.W_OK)
 
 
 def memory_cap(subjects: Subjects) -> int:

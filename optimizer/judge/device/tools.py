@@ -26,7 +26,7 @@ from typing import IO
 from optimizer.candidate import Candidate
 from optimizer.judge.course import Course
 from optimizer.judge.device import counters, sanitizer
-from optimizer.judge.device.confine import tool_walls
+from optimizer.judge.device.confine import can_change_the_system, tool_walls
 from optimizer.judge.device.handout import heaviest, write_handout
 from optimizer.judge.device.sanitizer import DidNotRun, Pass
 from optimizer.judge.device.standalone import COUNTED, EACH
@@ -57,6 +57,12 @@ class ToolRun:
     status: int
     output: str
     walls: tuple[Wall, ...]
+
+
+_TOO_MIGHTY = (
+    "not run: it needs to write below /proc, where this user could change the system's settings; judge as an ordinary "
+    "user, or in a container whose /proc/sys is read-only"
+)
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,8 @@ class Toolbox:
         tool = self._find(sanitizer.NAME)
         if tool is None:
             return Sanitized("", (_missing(sanitizer.NAME),))
+        if can_change_the_system():
+            return Sanitized("", (Wall(sanitizer.NAME, False, _TOO_MIGHTY),))
         walls: tuple[Wall, ...] = ()
         done: list[str] = []
         with self._handed_out(candidate) as plan:
@@ -143,6 +151,8 @@ class Toolbox:
         tool = self._find(counters.NAME)
         if tool is None:
             return f"{counters.NAME}: {_missing(counters.NAME).why}"
+        if can_change_the_system():
+            return f"{counters.NAME}: {_TOO_MIGHTY}"
         with self._handed_out(candidate) as plan:
             command = counters.ncu_command(tool, standalone_program(plan, COUNTED))
             run = self._run(candidate, command, plan.parent, {}, privileged=True)

@@ -58,6 +58,12 @@ def interpreted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
 
 
+@pytest.fixture(autouse=True)
+def ordinary_user(monkeypatch: pytest.MonkeyPatch):
+    """The tests may run as root."""
+    monkeypatch.setattr(tools, "can_change_the_system", lambda: False)
+
+
 @pytest.fixture
 def toolbox(silu_gate: Subjects, tmp_path: Path) -> Callable[..., Toolbox]:
     """A box with one tool, made of a few lines of shell."""
@@ -114,6 +120,17 @@ def test_a_tool_that_cannot_run_says_why(toolbox: Callable[..., Toolbox]):
     sanitized = toolbox('echo "========= Error: Device not supported."; exit 1').sanitize(candidate())
     assert not sanitized.finding
     assert (sanitized.walls[0].on, sanitized.walls[0].why) == (False, "Device not supported.")
+
+
+def test_no_tool_is_run_for_a_user_who_could_change_the_system(
+    toolbox: Callable[..., Toolbox], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tools, "can_change_the_system", lambda: True)
+    box = toolbox("echo never; exit 0")
+    (wall,) = box.sanitize(candidate()).walls
+    assert not wall.on
+    assert "ordinary user" in wall.why
+    assert "ordinary user" in box.count(candidate())
 
 
 def test_a_missing_tool_says_so(silu_gate: Subjects):
