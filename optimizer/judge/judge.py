@@ -21,6 +21,7 @@ from extractor.errors import KernelgraftError
 from extractor.models import NoDevice
 from extractor.task import TASK_SIDECAR, CorruptTask, Task
 from optimizer.candidate import Candidate, Language
+from optimizer.judge.allocator import keep_pages
 from optimizer.judge.course import Course
 from optimizer.judge.numeric_state import written_down
 from optimizer.judge.python.spawn import WarmPool
@@ -89,6 +90,7 @@ class Judge:
         for name in self.settings.timed_workloads:
             if name not in known:
                 raise UnknownWorkload(task=self.task.id, workload=name, known=", ".join(known))
+        keep_pages()
         with written_down(self.settings.threads), _trusting(self.task):
             self._subjects = Subjects(self.task, self.settings, machine_facts())
         self._stack.callback(self._subjects.close)
