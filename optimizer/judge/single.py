@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from extractor.errors import KernelgraftError
 from extractor.plain_text import one_line
-from extractor.task import TASK_SIDECAR, Task
+from extractor.task import TASK_SIDECAR, TASK_SOURCE, Task
 from optimizer.candidate import Candidate, Language
 from optimizer.judge.judge import Judge, require_device
 from optimizer.judge.screens import MAX_SOURCE_BYTES
@@ -26,12 +26,14 @@ from optimizer.judge.verdict import Verdict
 
 _NATIVE_SUFFIXES = {".cpp", ".cc", ".cxx"}
 _CUDA_MARKS = ("load_inline", "cpp_extension")
+_A_TASK = "a task is a folder (such as runs/NAME/tasks/ID) or a KernelBench .py file"
+_NAMED_TASKS = 4  # of a run, in a sentence
 
 
 class NoSuchTask(KernelgraftError):
     """TASK is neither a task folder nor a KernelBench file."""
 
-    template = "{path} is neither a task folder (such as runs/NAME/tasks/ID) nor a KernelBench .py file"
+    template = "{path} {problem}"
 
 
 class UnreadableCandidate(KernelgraftError):
@@ -56,20 +58,21 @@ class JudgedFile(BaseModel):
 
 @contextmanager
 def open_task(path: Path, device: str = "cpu") -> Iterator[Task]:
-    """The task at ``path``, on disk as long as the context lasts.
+    """The task at ``path``, on disk as long as the context lasts. A file of a task folder stands for the folder.
 
     Raises:
         NoSuchTask, CorruptTask: there is none, or it cannot be trusted.
         NotKernelBench: the file is no KernelBench file.
     """
-    if path.is_dir() or path.name == TASK_SIDECAR:
-        folder = path if path.is_dir() else path.parent
-        if not (folder / TASK_SIDECAR).is_file():
-            raise NoSuchTask(path=path)
+    folder = path if path.is_dir() else path.parent
+    # A folder's task.py has a Model too, but without task.json it would be another task, of one workload.
+    if path.is_dir() or path.name == TASK_SIDECAR or (path.name == TASK_SOURCE and _is_task(folder)):
+        if not _is_task(folder):
+            raise NoSuchTask(path=path, problem=_no_task(path))
         yield Task.load(folder)
         return
     if path.suffix != ".py" or not path.is_file():
-        raise NoSuchTask(path=path)
+        raise NoSuchTask(path=path, problem=_no_task(path))
     from extractor.kernelbench import import_kernelbench
 
     with tempfile.TemporaryDirectory(prefix="kernelgraft-task-") as scratch:
@@ -95,6 +98,8 @@ def read_candidate(path: Path, language: Language | None = None) -> Candidate:
 
 def judge_file(task: Path, candidate: Path, settings: JudgeSettings, language: Language | None) -> JudgedFile:
     """One verdict. Raises what :func:`open_task`, :func:`read_candidate` and :class:`Judge` raise."""
+    if candidate.is_dir() and not task.is_dir():
+        raise UnreadableCandidate(path=candidate, problem="is a folder; the order is TASK CANDIDATE")
     read = read_candidate(candidate, language)
     require_device(settings.device)
     with open_task(task, settings.device) as opened, Judge(opened, settings) as judge:
@@ -108,6 +113,24 @@ def judge_file(task: Path, candidate: Path, settings: JudgeSettings, language: L
             health=tuple(one_line(flag) for flag in opened.spec.health.flags),
             verdict=verdict,
         )
+
+
+def _is_task(folder: Path) -> bool:
+    return (folder / TASK_SIDECAR).is_file()
+
+
+def _no_task(path: Path) -> str:
+    """Why ``path`` is no task, and what would be."""
+    if not path.exists():
+        return f"does not exist; {_A_TASK}"
+    if path.suffix in _NATIVE_SUFFIXES:
+        return "is a kernel, not a task; the order is TASK CANDIDATE"
+    inner = path if path.name == "tasks" else path / "tasks"
+    names = sorted(sidecar.parent.name for sidecar in inner.glob(f"*/{TASK_SIDECAR}"))
+    if names:
+        listed = ", ".join(names[:_NAMED_TASKS]) + (", ..." if len(names) > _NAMED_TASKS else "")
+        return f"is no task, but holds {len(names)}: {listed}; say {inner / names[0]}"
+    return f"is no task; {_A_TASK}"
 
 
 def _read_at_most(path: Path, size: int) -> bytes:

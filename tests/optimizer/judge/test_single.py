@@ -137,6 +137,34 @@ def test_what_is_no_task_is_named(tmp_path: Path, name: str) -> None:
         pass
 
 
+def test_a_task_folders_program_stands_for_the_folder(tmp_path: Path) -> None:
+    task = tasks.silu_gate(tmp_path / "task")
+    with open_task(task.folder / "task.py") as opened:
+        assert opened.id == task.id
+        assert [workload.id for workload in opened.spec.workloads] == [w.id for w in task.spec.workloads]
+
+
+def test_a_path_that_is_no_task_is_told_by_what_it_is(tmp_path: Path) -> None:
+    for name in "fedcba":
+        (tmp_path / "run" / "tasks" / name).mkdir(parents=True)
+        (tmp_path / "run" / "tasks" / name / "task.json").touch()
+    (tmp_path / "kernel.cpp").write_text("int x;")
+    for path, words in (
+        ("nowhere", "does not exist"),
+        ("run", r"holds 6: a, b, c, d, \.\.\.; say .*run/tasks/a$"),
+        ("run/tasks", "holds 6: a, b"),
+        ("kernel.cpp", "the order is TASK CANDIDATE"),
+    ):
+        with pytest.raises(NoSuchTask, match=words), open_task(tmp_path / path):
+            pass
+
+
+def test_swapped_arguments_are_told(tmp_path: Path, quick: JudgeSettings) -> None:
+    (tmp_path / "kernel.cpp").write_text("int x;")
+    with pytest.raises(UnreadableCandidate, match="the order is TASK CANDIDATE"):
+        judge_file(tmp_path / "kernel.cpp", tmp_path, quick, None)
+
+
 def test_a_task_folder_and_a_kernel_give_a_verdict(tmp_path: Path, quick: JudgeSettings) -> None:
     task = tasks.silu_gate(tmp_path / "task")
     (tmp_path / "kernel.cpp").write_text(kernels.silu())
