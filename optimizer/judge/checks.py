@@ -1,8 +1,9 @@
 """Correctness: run the trials in the worker, and compare every output with the right answer.
 
 The order catches what each later step would blur: changed weights first (a packing or cache that survives them is
-wrong), then all other trials of a workload in one batch with an output of its own each, so that a kernel that reuses
-one static output, or writes late, is seen. Then the first trial again: a result that changes from run to run shows.
+wrong; what is wrong under any weights is said without them), then all other trials of a workload in one batch with an
+output of its own each, so that a kernel that reuses one static output, or writes late, is seen. Then the first trial
+again: a result that changes from run to run shows.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from optimizer.languages.abi import OK, UNSUPPORTED
 from optimizer.languages.fenv import describe_change
 
 REPEATS = 2  # of one trial of each workload; a data race seldom gives the same answer three times
+_STALE = "a private copy, cache or packing of the weights is stale"
 _KEPT_ELEMENTS = 1 << 22  # larger results of the first run are not kept for a quick comparison
 
 
@@ -41,6 +43,10 @@ class Deadline:
     def extend(self, seconds: float) -> None:
         """Give back time that was lost through no fault of the candidate."""
         self._end += seconds
+
+
+class _WrongNumbers(CandidateFault):
+    """An output that is not the right answer."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +72,54 @@ class Checker:
         if subjects.change is not None:
             with subjects.changed_weights():
                 self.worker.pack(0, self.deadline.left, changed=True)
-                for index, subject in enumerate(subjects.subjects):
-                    self._trials(
-                        index, subject, [subject.trials - 1], errors, unsupported, "with changed weights"
-                    )
+                wrong = self._first_wrong(errors, unsupported)
+            if wrong is not None:
+                self._blame(*wrong)
         self.worker.pack(0, self.deadline.left)
         for index, subject in enumerate(subjects.subjects):
-            last = subject.trials if subjects.change is None else subject.trials - 1
-            self._trials(index, subject, range(last), errors, unsupported, "")
+            was_right = subjects.change is not None
+            self._trials(index, subject, self._ordinary(subject), errors, unsupported, was_right=was_right)
+            if index not in unsupported:
+                self._repeat(index, subject, 0, f"workload {subject.id}")
         return tuple(
             WorkloadResult(workload=subject.id, detail="unsupported")
             if index in unsupported
             else WorkloadResult(workload=subject.id, error=errors[index])
             for index, subject in enumerate(self.subjects.subjects)
         )
+
+    def _ordinary(self, subject: Subject) -> range:
+        """Its trials under the first weights."""
+        return range(subject.trials if self.subjects.change is None else subject.trials - 1)
+
+    def _first_wrong(self, errors: list[float], unsupported: set[int]) -> tuple[int, CandidateFault] | None:
+        """Run every subject's trial with changed weights: the first that gets wrong numbers, and how.
+
+        Raises CandidateFault for what has nothing to do with numbers.
+        """
+        for index, subject in enumerate(self.subjects.subjects):
+            try:
+                self._trials(index, subject, [subject.trials - 1], errors, unsupported)
+            except _WrongNumbers as fault:
+                return index, fault
+        return None
+
+    def _blame(self, index: int, fault: CandidateFault) -> None:
+        """Say of a result that was wrong with changed weights whether it has to do with them. Raises CandidateFault.
+
+        They come first, so most kernels that fail there are wrong with any weights, and that is then the reason.
+        """
+        subject = self.subjects.subjects[index]
+        self.worker.pack(0, self.deadline.left)
+        try:
+            for trial in self._ordinary(subject):
+                self._trials(index, subject, [trial], [0.0] * len(self.subjects.subjects), set())
+        except CandidateFault as plain:
+            raise (fault if plain.outcome is Outcome.HUNG else plain) from None
+        raise CandidateFault(
+            Outcome.WRONG,
+            f"{fault.reason} (with changed weights only, it is right with the task's own: {_STALE})",
+        ) from fault
 
     def _trials(
         self,
@@ -88,11 +128,12 @@ class Checker:
         trials: Sequence[int],
         errors: list[float],
         unsupported: set[int],
-        where: str,
+        *,
+        was_right: bool = False,
     ) -> None:
         if index in unsupported:
             return
-        place = f"workload {subject.id}" + (f" {where}" if where else "")
+        place = f"workload {subject.id}"
         if not self._called(index, subject, trials, place):
             unsupported.add(index)
             return
@@ -101,9 +142,16 @@ class Checker:
                 comparison = self._compare(got, subject.truths[trial][number])
                 errors[index] = max(errors[index], comparison.error)
                 if comparison.problem:
-                    raise CandidateFault(Outcome.WRONG, f"{place}, output {number}: {comparison.problem}")
-        if not where:
-            self._repeat(index, subject, trials[0], place)
+                    stale = self._stale(subject, trials) if was_right else ""
+                    raise _WrongNumbers(
+                        Outcome.WRONG, f"{place}, output {number}: {comparison.problem}{stale}"
+                    )
+
+    def _stale(self, subject: Subject, trials: Sequence[int]) -> str:
+        """What to add if no trial under the task's weights is right, where the one under changed weights before was."""
+        if len(trials) < 2 or any(self.right(subject, trial) for trial in trials):
+            return ""
+        return f" (it was right with the weights it saw first, and is wrong after they changed: {_STALE})"
 
     def _called(self, index: int, subject: Subject, trials: Sequence[int], place: str) -> bool:
         """Run some trials into poisoned outputs; False if the candidate declined. Raises CandidateFault."""

@@ -126,7 +126,32 @@ def test_inputs_keep_strides_offsets_and_broadcasts(subjects: Subjects) -> None:
 
 
 def test_a_model_constructed_once_fails_under_the_changed_weights_or_after_them(subjects: Subjects) -> None:
-    assert "error" in _fault(subjects, _Candidate(subjects, repack=False))
+    reason = _fault(subjects, _Candidate(subjects, repack=False))
+    assert "after they changed: a private copy, cache or packing of the weights is stale" in reason
+
+
+def test_what_is_wrong_under_any_weights_is_said_without_them(subjects: Subjects) -> None:
+    reason = _fault(subjects, _Candidate(subjects, lambda _call, outputs: outputs[0].add_(1.0)))
+    assert reason.startswith("workload default, output 0: ")
+    assert "weights" not in reason
+
+
+def test_what_is_wrong_with_changed_weights_only_is_stale(subjects: Subjects) -> None:
+    def spoil(call: int, outputs: list[torch.Tensor]) -> None:
+        if call == 0:
+            outputs[0].add_(1.0)
+
+    reason = _fault(subjects, _Candidate(subjects, spoil))
+    assert "with changed weights only" in reason
+    assert "is stale" in reason
+
+
+def test_a_later_wrong_trial_is_no_stale_weight(subjects: Subjects) -> None:
+    def spoil(call: int, outputs: list[torch.Tensor]) -> None:
+        if call == len(subjects.subjects):  # the first trial under the task's own weights
+            outputs[0].add_(1.0)
+
+    assert "stale" not in _fault(subjects, _Candidate(subjects, spoil))
 
 
 def test_seeds_make_the_weights_and_the_last_one_the_changed_ones(subjects: Subjects) -> None:

@@ -244,6 +244,7 @@ def test_weights_cached_at_the_first_call_are_stale(judge_linear: Callable[[str]
     )
     verdict = judge_linear(source)
     assert verdict.outcome is Outcome.WRONG, verdict.reason
+    assert "cache or packing of the weights is stale" in verdict.reason
 
 
 def test_weights_cached_by_pointer_are_stale(judge_linear: Callable[[str], Verdict]) -> None:
@@ -270,6 +271,7 @@ def test_half_of_the_products_is_seen(judge_linear: Callable[[str], Verdict]) ->
     verdict = judge_linear(LINEAR.replace("k < K; ++k", "k < K - 1; ++k"))
     assert verdict.outcome is Outcome.WRONG
     assert "times eager's own" in verdict.reason
+    assert "weights" not in verdict.reason
 
 
 SPIN = r"""
