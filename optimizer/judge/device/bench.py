@@ -23,6 +23,7 @@ from optimizer.judge.device.tools import Toolbox
 from optimizer.judge.device.watch import Management, ManagementUnavailable, MemoryWatch, memory_walls
 from optimizer.judge.numeric_state import written_down
 from optimizer.judge.profile import KernelTime, device_profile
+from optimizer.judge.python.hints import module_hint
 from optimizer.judge.python.knockout import require_custom_kernels
 from optimizer.judge.python.plan import worker_plan
 from optimizer.judge.python.spawn import PythonWorker, WarmPool
@@ -166,6 +167,9 @@ class DeviceBench:
                         raise _TookTooMuch(Outcome.CRASHED, watch.problem) from fault
                     if "PermissionError" in fault.reason and str(built.folder) in fault.reason:
                         raise CandidateFault(fault.outcome, _NOT_REHEARSED) from fault
+                    if fault.outcome is Outcome.WRONG:
+                        added = module_hint(worker.launches, worker.unmatched)
+                        raise CandidateFault(fault.outcome, fault.reason + added) from fault
                     raise
 
     def _libraries(self, candidate: Candidate) -> list[Path]:

@@ -34,7 +34,9 @@ def main(arguments: list[str]) -> None:
     with written_down(handout.plan["threads"]):
         module = execute(handout.plan["source"])
         described = handout.plan
-        model = construct_new(module, described["init"], described["seed"], handout.weights(), handout.device)
+        model, _ = construct_new(
+            module, described["init"], described["seed"], handout.weights(), handout.device
+        )
         constants = {int(position): value for position, value in described["constants"].items()}
         for number, workload in enumerate(described["workloads"]):
             if manner == COUNTED and workload["id"] != described["heaviest"]:

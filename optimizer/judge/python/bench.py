@@ -14,7 +14,7 @@ from optimizer.judge.checks import Checker, Deadline
 from optimizer.judge.course import Course
 from optimizer.judge.isolation.walls import WallPlan
 from optimizer.judge.numeric_state import written_down
-from optimizer.judge.python.hints import branch_hint, hint
+from optimizer.judge.python.hints import branch_hint, hint, module_hint
 from optimizer.judge.python.knockout import require_custom_kernels
 from optimizer.judge.python.paths import python_read_paths
 from optimizer.judge.python.plan import worker_plan
@@ -72,7 +72,7 @@ class PythonBench:
                 added = _SLOW if fault.outcome is Outcome.HUNG else ""
                 if fault.outcome is Outcome.CRASHED:
                     added = hint(fault.reason)
-                elif "launches none" in fault.reason:
+                elif "launches none" in fault.reason or "launched none" in fault.reason:
                     added = branch_hint(candidate.source)
                 return course.verdict(fault.outcome, fault.reason + added)
             except SandboxFault as fault:
@@ -95,8 +95,8 @@ class PythonBench:
             except CandidateFault as fault:
                 if fault.outcome is Outcome.WRONG:
                     self._require_clean_state(worker, course)  # often the cause, and then the better reason
-                    if worker.tuned:
-                        raise CandidateFault(fault.outcome, fault.reason + _TUNED) from fault
+                    added = module_hint(worker.launches, worker.unmatched) + (_TUNED if worker.tuned else "")
+                    raise CandidateFault(fault.outcome, fault.reason + added) from fault
                 raise
             self._require_clean_state(worker, course)
             return worker.records

@@ -130,8 +130,8 @@ class Host:
         }
         seed = seeds[min(seed, len(seeds) - 1)]
         device = self._plan["device"]
-        self._models[copy] = construct_new(self._module, self._plan["init"], seed, weights, device)
-        return {}
+        self._models[copy], unmatched = construct_new(self._module, self._plan["init"], seed, weights, device)
+        return {"unmatched": unmatched} if unmatched else {}
 
     def run(self, region: int, first: int, count: int) -> dict[str, Any]:
         """Call the candidate on ``count`` slots and keep the results; fewest launches of a call."""
@@ -250,10 +250,11 @@ class Host:
 
 def construct_new(
     module: ModuleType, init: Sequence[Any], seed: int, weights: Mapping[str, torch.Tensor], device: str
-) -> torch.nn.Module:
+) -> tuple[torch.nn.Module, list[str]]:
     """``ModelNew(*init)`` under ``seed`` on ``device``, over those ``weights`` that it has, prepared.
 
-    A weight is taken over, not copied, where the model has a parameter or buffer of its name, shape and dtype.
+    A weight is taken over, not copied, where the model has a parameter or buffer of its name, shape and dtype. Also
+    the weights that found none, unless all that the model has are taken: then it may well need no more.
     """
     with seeded(seed):
         model: torch.nn.Module = module.ModelNew(*init)
@@ -269,7 +270,8 @@ def construct_new(
     bind_state(model, bound)
     if callable(prepare := getattr(model, "prepare", None)):
         prepare()
-    return model
+    idle = not present or len(bound) < len(present)
+    return model, [name for name in weights if name not in bound] if idle else []
 
 
 def execute(source: str) -> ModuleType:

@@ -36,6 +36,7 @@ _PASSED_ON = (
 )
 _ALL_SEALS = 1 | 2 | 4 | 8
 _ADD_SEALS = 1033
+_MAX_NAME, _MAX_NAMES = 80, 16  # characters and count of the worker's claims about weights
 _CHANGED = 0xFFFFFFFF  # the seed of changed weights is the plan's last
 _OURS = ("OutOfBounds", "DataRace")  # raised by our interpreter about the candidate's kernels
 
@@ -229,7 +230,8 @@ class PythonWorker(Handle):
 
     ``launches`` maps each region to the fewest custom launches of a call in its last run, ``records`` are the distinct
     launches so far, ``state`` is what of the numeric state was found changed, ``tuned`` says whether a kernel has
-    several autotune configs, and ``untried`` how many of those had no turn yet. All are the worker's claims.
+    several autotune configs, ``untried`` how many of those had no turn yet, and ``unmatched`` names weights that no
+    parameter of the model matches. All are the worker's claims.
     """
 
     launches: dict[int, int]
@@ -237,6 +239,7 @@ class PythonWorker(Handle):
     state: tuple[str, ...]
     tuned: bool
     untried: int
+    unmatched: tuple[str, ...]
 
     def __init__(self, process: _Forked, channel: socket.socket, sizes: dict[str, int]) -> None:
         super().__init__(process, channel, sizes)
@@ -245,6 +248,7 @@ class PythonWorker(Handle):
         self.state = ()
         self.tuned = False
         self.untried = 0
+        self.unmatched = ()
         self._helpers = max(super().threads() - 1, 0)  # a device driver's, there before the candidate
 
     def threads(self) -> int:
@@ -263,7 +267,9 @@ class PythonWorker(Handle):
         """
         doing = "constructing ModelNew"
         run = self.command(wire.PACK, copy, _CHANGED if changed else copy, limit_s=limit_s, doing=doing)
-        self.told(run, doing)
+        unmatched = self.told(run, doing).get("unmatched")
+        names = unmatched if isinstance(unmatched, list) else []
+        self.unmatched = tuple(" ".join(str(name).split())[:_MAX_NAME] for name in names[:_MAX_NAMES])
 
     def run(self, region: int, first: int, count: int, limit_s: float, doing: str) -> Run:
         """Call the candidate on slots of a region, then have the results copied to the outputs.

@@ -14,6 +14,8 @@ Judging = Callable[[str], Verdict]
 STORE = "    tl.store(out + row * width + at, scaled, mask=at < width)\n"
 RETURN = "        return out\n"
 LINE = HONEST[: HONEST.index("return out")].count("\n") + 1
+LAUNCH = next(line for line in HONEST.splitlines() if "gain_kernel[" in line)
+WRONG = HONEST.replace("tl.sigmoid(values)", "values")
 IN_LIBRARY = "x * self.gain + torch.sigmoid(x)"
 
 
@@ -35,6 +37,38 @@ def test_weights_packed_by_prepare_follow_changed_weights(judge_gain: Judging) -
         "    def prepare(self):\n        self.packed = self.gain.clone()\n\n    def forward",
     ).replace("x, self.gain, out", "x, self.packed, out")
     assert judge_gain(packing).outcome is Outcome.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("source", "phrase"),
+    [
+        (
+            HONEST.replace(LAUNCH, LAUNCH.partition("](")[0] + "]"),
+            "its forward launched none of its own kernels",
+        ),
+        (
+            WRONG.replace("self.gain", "self.scale"),
+            "no parameter of ModelNew matches weight gain in name, shape",
+        ),
+        (
+            WRONG.replace("randn(width)", "randn(width).double()"),
+            "no parameter of ModelNew matches weight gain",
+        ),
+    ],
+)
+def test_wrong_numbers_that_come_of_how_the_module_is_written_say_so(
+    judge_gain: Judging, source: str, phrase: str
+) -> None:
+    verdict = judge_gain(source)
+    assert verdict.outcome is Outcome.WRONG, verdict.reason
+    assert phrase in verdict.reason
+
+
+def test_wrong_numbers_of_a_well_written_module_get_no_hint(judge_gain: Judging) -> None:
+    verdict = judge_gain(WRONG)
+    assert verdict.outcome is Outcome.WRONG
+    assert "ModelNew" not in verdict.reason
+    assert "weights" not in verdict.reason
 
 
 @pytest.mark.parametrize(
