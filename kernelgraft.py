@@ -83,6 +83,7 @@ Threads = Annotated[
         min=1, help="CPU threads of census and judge, at most the cores; the ledger always uses one."
     ),
 ]
+JudgeThreads = Annotated[int, typer.Option(min=1, help="CPU threads while judging, at most the cores.")]
 Seed = Annotated[int, typer.Option(help="Seed of preset weights and of the search.")]
 CopyWeights = Annotated[bool, typer.Option("--copy-weights", help="Copy weights into the task folders.")]
 PolicyName = Annotated[str, typer.Option("--policy", help="Who writes the candidates.")]
@@ -269,9 +270,9 @@ def judge(
         str | None, typer.Option(help="cpp, triton or cuda; told by the file unless given.")
     ] = None,
     tolerance: Annotated[
-        str, typer.Option(help="strict (a graft's, against fp64) or paper (KernelBench's).")
+        str, typer.Option(help="strict: against fp64, for grafts; paper: KernelBench's rule.")
     ] = "strict",
-    threads: Threads = 1,
+    threads: JudgeThreads = 1,
     timing: Annotated[bool, typer.Option(help="Time it, or only check it.")] = True,
     profile: Annotated[
         bool, typer.Option("--profile", help="Say where a correct kernel's time goes.")
@@ -284,7 +285,9 @@ def judge(
     ] = False,
     limit: Annotated[float, typer.Option(help="Seconds for all checks and timings, 1 to 3600.")] = 20.0,
     only: Annotated[str, typer.Option(help="Self-test: only candidates whose path contains this.")] = "",
-    repeat: Annotated[int, typer.Option(min=1, help="Self-test: judge everything so many times.")] = 1,
+    repeat: Annotated[
+        int | None, typer.Option(min=1, help="Self-test: judge everything so many times.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Judge one kernel on one task: is it right, and how fast. Exit status 0 only if it is correct."""
@@ -300,11 +303,17 @@ def judge(
     if self_test:
         if task is not None:
             raise UsageError(message="--self-test judges its own corpus; leave TASK and CANDIDATE out")
-        right = run_self_test(settings, only=only, repeat=repeat, as_json=as_json, check=context.obj.check)
+        right = run_self_test(
+            settings, only=only, repeat=repeat or 1, as_json=as_json, check=context.obj.check
+        )
     else:
         if task is None or candidate is None:
             raise UsageError(
                 message="judge needs TASK and CANDIDATE, or --self-test; see `kernelgraft judge --help`"
+            )
+        if only or repeat is not None:
+            raise UsageError(
+                message="--only and --repeat are for --self-test; leave them out with TASK and CANDIDATE"
             )
         right = judge_one(task, candidate, settings, spoken, as_json=as_json)
     if not right:

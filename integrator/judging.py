@@ -9,6 +9,7 @@ from integrator.report.terminal import Attentive, make_console, watcher
 from integrator.report.verdicts import print_judged, print_self_test
 from optimizer.candidate import Language
 from optimizer.judge.settings import JudgeSettings
+from optimizer.judge.verdict import Verdict
 
 
 def judge_one(
@@ -22,7 +23,20 @@ def judge_one(
         print(judged.model_dump_json(indent=1))
     else:
         print_judged(make_console(), judged)
+    if remark := no_profile(judged.verdict, settings):
+        make_console(stderr=as_json).print(remark, markup=False, highlight=False, soft_wrap=True)
     return judged.verdict.correct
+
+
+def no_profile(verdict: Verdict, settings: JudgeSettings) -> str:
+    """Why a correct verdict has no profile though one was asked for; empty if it has, or none was."""
+    if not settings.profiling or not verdict.correct or verdict.profile:
+        return ""
+    if not settings.timing:
+        return "no profile: it is made of timed calls, and --no-timing leaves them out"
+    if not verdict.clock:
+        return f"no profile: on {verdict.device} it was not timed; add --device cuda where there is a GPU"
+    return "no profile: the profiler gave none"
 
 
 def run_self_test(

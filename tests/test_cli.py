@@ -86,6 +86,9 @@ def assert_one_sentence(err, *fragments):
         (["integrate", "somewhere", "--rungs", "jax"], ["'jax'", "inductor"]),
         (["judge"], ["TASK and CANDIDATE", "--self-test"]),
         (["judge", "a", "b", "--self-test"], ["leave TASK and CANDIDATE out"]),
+        (["judge", "a", "b", "--only", "cpp/"], ["--only", "for --self-test"]),
+        (["judge", "a", "b", "--repeat", "2"], ["--repeat", "for --self-test"]),
+        (["judge", "--self-test", "--only", "nosuch"], ["nothing matches 'nosuch'", "cpp/cheats/"]),
         (["judge", "a", "b", "--device", "tpu"], ["'tpu'", "cuda:0"]),
         (["judge", "a", "b", "--ncu"], ["--ncu", "--device cuda"]),
         (["judge", "a", "b", "--sanitize"], ["--sanitize", "--device cuda"]),
@@ -178,6 +181,8 @@ def test_judge_prints_a_verdict_and_exits_by_it(call, tmp_path):
     status, out, _ = call("judge", task.folder, tmp_path / "kernel.cpp", "--no-timing")
     assert status == 0
     assert "correct: all checks passed" in out
+    _, out, _ = call("judge", task.folder, tmp_path / "kernel.cpp", "--no-timing", "--profile")
+    assert "no profile: it is made of timed calls" in out
     status, out, _ = call("judge", task.folder, tmp_path / "zeros.cpp", "--json")
     assert status == 1
     verdict = json.loads(out)["verdict"]

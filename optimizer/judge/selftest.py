@@ -14,6 +14,7 @@ from statistics import median
 
 from pydantic import BaseModel, ConfigDict
 
+from extractor.errors import UsageError
 from extractor.kernelbench import import_kernelbench
 from extractor.progress import Progress, SilentProgress
 from optimizer.candidate import Language
@@ -28,6 +29,14 @@ from optimizer.judge.verdict import Outcome, Verdict
 _TIMING_SECONDS = 0.03
 _NATIVE_LIMIT_S, _NATIVE_HANG_S, _NATIVE_LOAD_S = 6.0, 2.0, 2.0
 _PYTHON_LIMIT_S, _PYTHON_HANG_S = 20.0, 6.0
+
+
+class NothingMatches(UsageError):
+    """A filter that leaves no case of the corpus."""
+
+    template = (
+        "nothing matches {text!r}: a case has a name such as cpp/cheats/zeros, and --only takes a part of it"
+    )
 
 
 class _Record(BaseModel):
@@ -109,6 +118,7 @@ def run(
 
     Raises:
         NoDevice: there is no such device here.
+        NothingMatches: no case's name contains ``filter``.
         BrokenCase, NoCorpus: the corpus is damaged or missing.
         NotKernelBench, NotEnoughMemory, NoCompiler: a task cannot be opened here.
     """
@@ -118,6 +128,8 @@ def run(
     require_device(device)
     folder = corpus_folder()
     cases, skipped = _judgeable(load_corpus(folder), device, filter)
+    if not cases and not skipped:
+        raise NothingMatches(text=filter)
     tally = _Tally()
     with watched() as leftovers, WarmPool() as pool:
         progress.start("self-test", len(cases) * repeat)
