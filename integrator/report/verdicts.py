@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.text import Text
 
 from integrator.report.clean import one_line, plain
@@ -16,6 +19,18 @@ if TYPE_CHECKING:
     from optimizer.judge.single import JudgedFile
 
 _LOG_LINES = 12
+_REMARK_WIDTH, _ENDLESS = 24, 10_000
+_COLUMNS = (
+    Column("workload"),
+    Column("eager", "right"),
+    Column("candidate", "right"),
+    Column("speedup", "right"),
+    Column("noise", "right"),
+    Column("called one by one", "right"),
+    Column("clear win"),
+    Column("error / eager's", "right"),
+    Column("remark", wrap=True),
+)
 
 
 def print_judged(console: Console, judged: JudgedFile) -> None:
@@ -26,10 +41,12 @@ def print_judged(console: Console, judged: JudgedFile) -> None:
         soft_wrap=True,
     )
     style = "green" if verdict.outcome is Outcome.CORRECT else "red"
-    reason = one_line(verdict.reason.removeprefix(f"{verdict.outcome.value}, "), 2000)
+    reason = one_line(verdict.reason, 2000)
+    for again in (", ", " "):  # "correct, 2x eager", "refused by rule ..."
+        reason = reason.removeprefix(verdict.outcome.value + again)
     console.print(Text(f"{verdict.outcome.value}: {reason}", style=style), soft_wrap=True)
     if verdict.results:
-        console.print(_workloads(verdict))
+        _print_workloads(console, verdict)
     for line in _footing(judged):
         console.print(Text(line, style="dim"), soft_wrap=True)
     for block in (verdict.profile, *_shortened(verdict.log)):
@@ -56,22 +73,36 @@ def print_self_test(console: Console, report: SelfTestReport) -> None:
         console.print(Text(one_line(f"missing wall              {wall}"), style="yellow"), soft_wrap=True)
 
 
-def _workloads(verdict: Verdict) -> RenderableType:
-    """One row a workload; columns that no row fills are left out."""
-    columns = [
-        Column("workload"),
-        Column("eager", "right"),
-        Column("candidate", "right"),
-        Column("speedup", "right"),
-        Column("noise", "right"),
-        Column("called one by one", "right"),
-        Column("clear win"),
-        Column("error / eager's", "right"),
-        Column("remark", wrap=True),
-    ]
+def _print_workloads(console: Console, verdict: Verdict) -> None:
+    """One row a workload, or where the window is too narrow for its numbers one block of lines a workload.
+
+    Columns that no row fills are left out.
+    """
     rows = [_row(result) for result in verdict.results]
-    filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
-    return table([columns[i] for i in filled], [[row[i] for i in filled] for row in rows])
+    filled = [index for index in range(len(_COLUMNS)) if any(row[index] for row in rows)]
+    shown = [[row[index] for index in filled] for row in rows]
+    columns = [_COLUMNS[index] for index in filled]
+    narrow = [replace(column, heading=re.sub(r" (?!/)", "\n", column.heading)) for column in columns]
+    for wanted in (columns, narrow):
+        built = table(wanted, shown)
+        if _width(console, wanted, shown) <= console.width:
+            console.print(built)
+            return
+    for row in shown:
+        facts = [
+            f"{column.heading} {cell}" for column, cell in zip(columns[1:], row[1:], strict=True) if cell
+        ]
+        console.print(Text(one_line(row[0]), style="bold"), soft_wrap=True)
+        for fact in facts:
+            console.print(Text(one_line(f"  {fact}")), soft_wrap=True)
+
+
+def _width(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+    """Characters a table needs for all that must not wrap, and a little for what may."""
+    firm = [index for index, column in enumerate(columns) if not column.wrap]
+    built = table([columns[index] for index in firm], [[row[index] for index in firm] for row in rows])
+    room = sum(_REMARK_WIDTH for column in columns if column.wrap)
+    return console.measure(built, options=console.options.update(width=_ENDLESS)).maximum + room
 
 
 def _row(result: WorkloadResult) -> list[str]:

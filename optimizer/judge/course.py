@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from optimizer.judge.isolation.walls import Wall
 from optimizer.judge.subjects import Subjects
-from optimizer.judge.verdict import Outcome, Quantiles, Verdict, WorkloadResult
+from optimizer.judge.verdict import WIN_MARGIN, Outcome, Quantiles, Verdict, WorkloadResult
 from optimizer.machine import machine_facts
 
 
@@ -89,6 +89,8 @@ def _described(result: WorkloadResult, reference: Quantiles, candidate: Quantile
     if result.graph_speedup is not None:
         remarks[0] += " under graph replay"
         remarks.append(f"{result.eager_speedup:.2f}x called one by one")
-    if not result.clear_win:
+    if candidate.p20 > reference.p80 * WIN_MARGIN:
+        remarks.append("slower")
+    elif not result.clear_win:
         remarks.append("no clear win")
     return f"{result.workload} {speedup:.2f}x ({', '.join(remarks)})"

@@ -7,25 +7,29 @@ which becomes a task folder for the time of judging. The reference is trusted; t
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from extractor.errors import KernelgraftError
 from extractor.plain_text import one_line
 from extractor.task import TASK_SIDECAR, TASK_SOURCE, Task
+from extractor.versions import version_of
 from optimizer.candidate import Candidate, Language
 from optimizer.judge.judge import Judge, require_device
 from optimizer.judge.screens import MAX_SOURCE_BYTES
 from optimizer.judge.settings import JudgeSettings
-from optimizer.judge.verdict import Verdict
+from optimizer.judge.verdict import Verdict, WorkloadResult
 
 _NATIVE_SUFFIXES = {".cpp", ".cc", ".cxx"}
 _CUDA_MARKS = ("load_inline", "cpp_extension")
+_OUR_COPY = re.compile(r"\bcandidate\.(?:cpp|py)\b")
 _A_TASK = "a task is a folder (such as runs/NAME/tasks/ID) or a KernelBench .py file"
 _NAMED_TASKS = 4  # of a run, in a sentence
 
@@ -42,10 +46,28 @@ class UnreadableCandidate(KernelgraftError):
     template = "candidate {path}: {problem}"
 
 
-class JudgedFile(BaseModel):
-    """The answer of ``kernelgraft judge --json``."""
-
+class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+class JudgedWorkload(_Record):
+    """What one workload's times come to, in the regime that decides; None where it was not timed."""
+
+    workload: str
+    speedup: float | None
+    noise: float | None  # the wider side's (p80 - p20) / median
+    clear_win: bool  # p80(candidate) < p20(eager) / 1.03
+
+    @classmethod
+    def of(cls, result: WorkloadResult) -> JudgedWorkload:
+        """Derived from the stored result."""
+        return cls(
+            workload=result.workload, speedup=result.speedup, noise=result.noise, clear_win=result.clear_win
+        )
+
+
+class JudgedFile(_Record):
+    """The answer of ``kernelgraft judge --json``."""
 
     task: str
     candidate: str  # its path; bytes that are no UTF-8 are spelled out
@@ -53,6 +75,11 @@ class JudgedFile(BaseModel):
     language: Language
     tolerance: str
     health: tuple[str, ...]  # what is suspicious about the task; a verdict on a sick task proves little
+    threads: int
+    unit: Literal["us"] = "us"  # of all times of the verdict's workloads
+    kernelgraft: str  # the version that judged
+    workloads: tuple[JudgedWorkload, ...]
+    winning_workloads: tuple[str, ...]
     verdict: Verdict
 
 
@@ -103,7 +130,7 @@ def judge_file(task: Path, candidate: Path, settings: JudgeSettings, language: L
     read = read_candidate(candidate, language)
     require_device(settings.device)
     with open_task(task, settings.device) as opened, Judge(opened, settings) as judge:
-        verdict = judge.evaluate(read)
+        verdict = _under_its_name(judge.evaluate(read), candidate)
         return JudgedFile(
             task=opened.id,
             candidate=one_line(str(candidate), 4096),
@@ -111,8 +138,21 @@ def judge_file(task: Path, candidate: Path, settings: JudgeSettings, language: L
             language=read.language,
             tolerance=settings.profile.value,
             health=tuple(one_line(flag) for flag in opened.spec.health.flags),
+            threads=settings.threads,
+            kernelgraft=version_of("kernelgraft"),
+            workloads=tuple(JudgedWorkload.of(result) for result in verdict.results),
+            winning_workloads=verdict.winning_workloads,
             verdict=verdict,
         )
+
+
+def _under_its_name(verdict: Verdict, path: Path) -> Verdict:
+    """With the file's own name where compiler and interpreter name the copy that they were given."""
+    name = one_line(path.name, 255)
+    texts = {"reason": verdict.reason, "log": verdict.log}
+    return verdict.model_copy(
+        update={key: _OUR_COPY.sub(lambda _: name, text) for key, text in texts.items()}
+    )
 
 
 def _is_task(folder: Path) -> bool:

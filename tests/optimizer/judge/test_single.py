@@ -173,3 +173,24 @@ def test_a_task_folder_and_a_kernel_give_a_verdict(tmp_path: Path, quick: JudgeS
     assert judged.verdict.clock == "cpu time"
     assert judged.language is Language.CPP
     assert judged.task == task.id
+
+
+def test_what_is_derived_stands_beside_the_verdict(tmp_path: Path, quick: JudgeSettings) -> None:
+    task = tasks.silu_gate(tmp_path / "task")
+    (tmp_path / "kernel.cpp").write_text(kernels.silu())
+    answer = json.loads(judge_file(task.folder, tmp_path / "kernel.cpp", quick, None).model_dump_json())
+    assert (answer["unit"], answer["threads"]) == ("us", 1)
+    assert answer["kernelgraft"]
+    timed = [workload for workload in answer["workloads"] if workload["speedup"] is not None]
+    assert [workload["workload"] for workload in timed] == ["decode-b1", "decode-b4"]
+    assert all(workload["noise"] >= 0 for workload in timed)
+    assert answer["winning_workloads"] == [w["workload"] for w in answer["workloads"] if w["clear_win"]]
+
+
+def test_the_compiler_names_the_users_file(tmp_path: Path, quick: JudgeSettings) -> None:
+    task = tasks.silu_gate(tmp_path / "task")
+    (tmp_path / "mine.cpp").write_text(kernels.silu(body="nonsense;"))
+    verdict = judge_file(task.folder, tmp_path / "mine.cpp", quick, None).verdict
+    assert verdict.outcome is Outcome.BUILD_FAILED
+    assert "mine.cpp:" in verdict.log
+    assert "candidate.cpp" not in verdict.log + verdict.reason
