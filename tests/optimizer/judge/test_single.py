@@ -194,3 +194,11 @@ def test_the_compiler_names_the_users_file(tmp_path: Path, quick: JudgeSettings)
     assert verdict.outcome is Outcome.BUILD_FAILED
     assert "mine.cpp:" in verdict.log
     assert "candidate.cpp" not in verdict.log + verdict.reason
+
+
+def test_the_kernel_of_the_readme_is_right(tmp_path: Path, quick: JudgeSettings) -> None:
+    readme = (Path(__file__).resolve().parents[3] / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "silu.cpp").write_text(readme.partition("```cpp\n")[2].partition("```")[0])
+    task = tasks.silu_gate(tmp_path / "task", dtype="bfloat16")
+    verdict = judge_file(task.folder, tmp_path / "silu.cpp", quick, None).verdict
+    assert verdict.outcome is Outcome.CORRECT, verdict.reason
