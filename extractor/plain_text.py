@@ -27,9 +27,18 @@ def one_line(text: str, limit: int = 400) -> str:
 
 
 def some_lines(text: str, limit: int) -> str:
-    """:func:`plain` text with its lines kept, cut after ``limit`` characters."""
-    lines = plain(text[: limit + 1])  # spelling out makes longer, never shorter
-    return lines if len(lines) <= limit else lines[:limit] + "\n... (shortened)"
+    """:func:`plain` text with its lines kept; of more than ``limit`` characters, the first three quarters and the end.
+
+    >>> some_lines("first" + "-" * 90 + "last", 16)
+    'first-------\\n... (shortened)\\nlast'
+    """
+    if len(text) > limit:  # spelling out makes longer, never shorter
+        text = f"{text[:limit]}\n{text[-limit:]}"
+    lines = plain(text)
+    if len(lines) <= limit:
+        return lines
+    head = limit * 3 // 4
+    return f"{lines[:head]}\n... (shortened)\n{lines[head - limit :]}"
 
 
 def _spell(char: str) -> str:

@@ -149,6 +149,7 @@ class NativeBench:
             moved=bound.moved,
             moving=bound.moving * 1e6,
             computing=bound.computing * 1e6,
+            known=self._roofline.known(self._subjects, subject),
         )
 
     def _roofline_share(self, subject: Subject, timed: Timed) -> float:

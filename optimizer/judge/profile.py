@@ -33,7 +33,8 @@ class NativeTime:
     """One workload of a native candidate.
 
     ``microseconds`` is one call; ``overhead`` of them pass before the kernel begins. ``moving`` and ``computing`` are
-    the least that the bytes and the products of a call take here, in microseconds; ``moved`` is those bytes.
+    the least that the bytes and the products of a call take here, in microseconds; ``moved`` is those bytes. ``known``
+    is False if most of what a call must read is not known: these figures would then be misleadingly small.
     """
 
     workload: str
@@ -42,6 +43,7 @@ class NativeTime:
     moved: float
     moving: float
     computing: float
+    known: bool = True
 
 
 def device_profile(
@@ -137,11 +139,14 @@ def _merged(kernels: Iterable[KernelTime]) -> list[KernelTime]:
 
 def _native_line(time: NativeTime) -> str:
     kernel = max(time.microseconds - time.overhead, 1e-3)
-    share = min(max(time.moving, time.computing) / kernel, 1.0)
-    return (
+    spent = (
         f"{time.workload}: {_number(time.microseconds)} us a call, {_number(time.overhead)} of them before the "
-        f"kernel begins; {_number(time.moved / kernel / 1e3)} GB/s, {share:.0%} of the roofline, {bound_by(time)}"
+        "kernel begins; "
     )
+    if not time.known:
+        return spent + "what it must read is not known, nor how far it is from the roofline"
+    share = min(max(time.moving, time.computing) / kernel, 1.0)
+    return spent + f"{_number(time.moved / kernel / 1e3)} GB/s, {share:.0%} of the roofline, {bound_by(time)}"
 
 
 def _number(value: float) -> str:

@@ -106,3 +106,10 @@ def test_a_correct_native_candidate_is_profiled_on_request(tmp_path: Path, quick
     timed = [result.workload for result in verdict.results if result.candidate is not None]
     assert [line.partition(":")[0] for line in verdict.profile.splitlines()] == timed
     assert " GB/s, " in verdict.profile
+
+
+def test_a_bound_that_is_not_known_is_not_called_zero():
+    line = native_profile([replace(NATIVE, known=False)])
+    assert "12 us a call" in line
+    assert "not known" in line
+    assert "%" not in line

@@ -138,6 +138,7 @@ def test_a_damaged_library_is_built_anew(builder: CppBuilder, damage: Callable[[
     candidate = Candidate(Language.CPP, kernels.silu(after="// damaged"))
     path = builder.build(candidate).path
     whole = path.read_bytes()
+    path.unlink()  # another file: this process may have the old one mapped, and would die of a shorter one
     path.write_bytes(damage(whole))
     again = builder.build(candidate)
     assert not again.cached
