@@ -213,20 +213,14 @@ def _check_bounds(builder: Any) -> None:
     load, store = builder.create_masked_load, builder.create_masked_store
     swap, modify = builder.create_atomic_cas, builder.create_atomic_rmw
 
-    def create_masked_load(
-        self: Any,
-        ptrs: Any,
-        mask: Any,
-        other: Any,
-        cache_modifier: Any,
-        eviction_policy: Any,
-        is_volatile: Any,
-    ) -> Any:
+    # What comes after ``other`` is another in each release of Triton; whether it is volatile comes last in all.
+    def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
         mask = _as_mask(mask)
-        current().loads(ptrs, mask.data, self.grid_idx, fresh=bool(is_volatile))
+        volatile = named["is_volatile"] if "is_volatile" in named else rest[-1]
+        current().loads(ptrs, mask.data, self.grid_idx, fresh=bool(volatile))
         if other is None and not mask.data.all():
             other = _handle(undefined(ptrs.data.shape, ptrs.get_element_ty()), ptrs.get_element_ty())
-        return load(self, ptrs, mask, other, cache_modifier, eviction_policy, is_volatile)
+        return load(self, ptrs, mask, other, *rest, **named)
 
     def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
         mask = _as_mask(mask)

@@ -13,17 +13,14 @@ def linear_kernel(
 ):
     row = tl.program_id(0) * M + tl.arange(0, M)
     column = tl.program_id(1) * N + tl.arange(0, N)
-    x_block = tl.make_block_ptr(x_ptr, (rows, depth), (depth, 1), (tl.program_id(0) * M, 0), (M, K), (1, 0))
-    weight_block = tl.make_block_ptr(
-        transposed_ptr, (depth, columns), (columns, 1), (0, tl.program_id(1) * N), (K, N), (1, 0)
-    )
     total = tl.zeros((M, N), dtype=tl.float32)
-    for _ in range(0, depth, K):
-        x = tl.load(x_block, boundary_check=(0, 1), padding_option="zero")
-        weight = tl.load(weight_block, boundary_check=(0, 1), padding_option="zero")
+    for start in range(0, depth, K):
+        k = start + tl.arange(0, K)
+        x_mask = (row[:, None] < rows) & (k[None, :] < depth)
+        x = tl.load(x_ptr + row[:, None] * depth + k[None, :], mask=x_mask, other=0.0)
+        weight_mask = (k[:, None] < depth) & (column[None, :] < columns)
+        weight = tl.load(transposed_ptr + k[:, None] * columns + column[None, :], mask=weight_mask, other=0.0)
         total = tl.dot(x, weight, total, input_precision="ieee")
-        x_block = tl.advance(x_block, (0, K))
-        weight_block = tl.advance(weight_block, (K, 0))
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     tl.store(out_ptr + row[:, None] * columns + column[None, :], total, mask=inside)
 
